@@ -180,7 +180,7 @@ func TestFrozenAccount(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, rec.State, id)
 	}
-	_, err = b.Reverse(t.Context(), "posted", "back")
+	_, err = b.Reverse(t.Context(), transfer.Reversal{ID: "back", Of: "posted", All: true})
 	require.ErrorIs(t, err, transfer.ErrAccountFrozen, "a reversal is a new transfer")
 	require.Equal(t, map[string]int64{"a": 70, "b": 30, "c": 0}, b.Balances())
 

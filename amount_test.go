@@ -2,6 +2,7 @@ package transfer_test
 
 import (
 	"encoding/json"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -50,6 +51,90 @@ func TestAmountEncodings(t *testing.T) {
 	require.NoError(t, err)
 	var d struct{ Amount transfer.Amount }
 	require.Error(t, bson.Unmarshal(raw, &d), "a double")
+}
+
+// A sum begins with a zero of either kind, and is exact.
+// Two kinds have no sum, and neither has what can't be stored.
+func TestAmountArithmetic(t *testing.T) {
+	t.Parallel()
+	units, decimal := transfer.Units, func(text string) transfer.Amount { return bank.Decimal(t, text) }
+	nothing := transfer.Amount{}
+	most := decimal("9999999999999999999999.999999999999")
+	for _, row := range []struct {
+		a, b            transfer.Amount
+		sum, difference any
+	}{
+		{units(7), units(5), units(12), units(2)},
+		{nothing, units(5), units(5), units(-5)},
+		{nothing, decimal("12.50"), decimal("12.50"), decimal("-12.50")},
+		{decimal("12.50"), nothing, decimal("12.50"), decimal("12.50")},
+		{decimal("0.00"), units(5), units(5), units(-5)},
+		{units(5), decimal("0.00"), units(5), units(5)},
+		{nothing, decimal("0.00"), decimal("0.00"), decimal("0.00")},
+		{decimal("0.00"), nothing, decimal("0.00"), decimal("0.00")},
+		{decimal("0.10"), decimal("0.2"), decimal("0.30"), decimal("-0.10")},
+		{units(1), decimal("0.01"), transfer.ErrAmountKind, transfer.ErrAmountKind},
+		{decimal("1"), units(1), transfer.ErrAmountKind, transfer.ErrAmountKind},
+		{units(math.MaxInt64), units(1), transfer.ErrOverflow, units(math.MaxInt64 - 1)},
+		{nothing, units(math.MinInt64), units(math.MinInt64), transfer.ErrOverflow},
+		{decimal("0"), units(math.MinInt64), units(math.MinInt64), transfer.ErrOverflow},
+		{most, decimal("0.000000000002"), transfer.ErrOverflow, decimal("9999999999999999999999.999999999997")},
+	} {
+		sum, err := row.a.Add(row.b)
+		requireSum(t, row.sum, sum, err)
+		sum, err = row.b.Add(row.a)
+		requireSum(t, row.sum, sum, err)
+		difference, err := row.a.Sub(row.b)
+		requireSum(t, row.difference, difference, err)
+	}
+	require.Equal(t, []int{-1, 0, 0, 1}, []int{units(-7).Sign(), nothing.Sign(), decimal("-0.00").Sign(), decimal("0.01").Sign()})
+	n, whole := decimal("12.00").Int64()
+	require.Equal(t, [2]any{int64(12), true}, [2]any{n, whole})
+	n, whole = decimal("12.50").Int64()
+	require.Equal(t, [2]any{int64(0), false}, [2]any{n, whole})
+}
+
+// requireSum requires an amount, to the digit, or an error.
+func requireSum(t *testing.T, want any, got transfer.Amount, err error) {
+	t.Helper()
+	if failure, fails := want.(error); fails {
+		require.ErrorIs(t, err, failure)
+		require.NotContains(t, err.Error(), "balance", "an amount is no balance")
+		require.Equal(t, transfer.Unchanged, transfer.OutcomeOf(err))
+		require.Zero(t, got)
+		return
+	}
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+}
+
+// A reader that takes JSON's numbers for doubles, as JavaScript does, gets every amount
+// that a transfer moves, and rounds a balance beyond 2^53.
+// Text keeps that, and is read back as the same amount.
+func TestAmountsForReadersOfDoubles(t *testing.T) {
+	t.Parallel()
+	const largestSafe = 1<<53 - 1
+	for n, safe := range map[int64]bool{1 << 48: true, -1 << 48: true, largestSafe: true, largestSafe + 2: false, 1<<62 - 1: false} {
+		amount := transfer.Units(n)
+		encoded, err := json.Marshal(amount)
+		require.NoError(t, err)
+		var double any
+		require.NoError(t, json.Unmarshal(encoded, &double))
+		require.Equal(t, safe, double == float64(n) && int64(double.(float64)) == n, n)
+		var exact transfer.Amount
+		require.NoError(t, json.Unmarshal(encoded, &exact))
+		require.Equal(t, amount, exact)
+
+		asText, err := json.Marshal(map[string]string{"balance": amount.String()})
+		require.NoError(t, err)
+		var read map[string]string
+		require.NoError(t, json.Unmarshal(asText, &read))
+		require.NoError(t, exact.UnmarshalText([]byte(read["balance"])))
+		require.Equal(t, amount, exact)
+	}
+	var decimal transfer.Amount
+	require.NoError(t, json.Unmarshal([]byte(`"6000"`), &decimal))
+	require.Equal(t, bank.Decimal(t, "6000"), decimal, "a string is a decimal, also without a point")
 }
 
 // A transfer names the currency of all its accounts, which may be none, whichever side

@@ -38,6 +38,7 @@ type Coordinator struct {
 	engine     *engine.Engine
 	lookout    *lookout.Lookout
 	lines      lines
+	originals  lines // the callers who reverse each transfer
 	log        *slog.Logger
 	now        func() time.Time
 	wake       chan struct{} // receives a value when something was submitted in this process

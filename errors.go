@@ -52,8 +52,8 @@ var (
 	ErrAccountClosed = errors.New("account is closed")
 	// ErrAccountFrozen means that the account is frozen: see [Coordinator.UpdateAccount].
 	ErrAccountFrozen = errors.New("account is frozen")
-	// ErrCurrencyMismatch means that request and account name different currencies, or
-	// only one of them names any.
+	// ErrCurrencyMismatch means that the leg, or the request, and the account name
+	// different currencies, or only one of them names any.
 	// The text names both.
 	ErrCurrencyMismatch = errors.New("currency differs from the account's")
 	// ErrAmountKind means that the balance is not an exact number of the amount's kind:
@@ -121,8 +121,11 @@ var (
 	// ErrNotHeld means that the transfer is no hold, or that not everything is prepared
 	// for it yet.
 	ErrNotHeld = errors.New("not held")
-	// ErrAlreadyReversed means that another transfer has reversed this one.
+	// ErrAlreadyReversed means that nothing is left of a transfer to be reversed.
 	ErrAlreadyReversed = errors.New("already reversed")
+	// ErrReversalExceeds means that less is left of a transfer than a reversal was asked
+	// to take back.
+	ErrReversalExceeds = errors.New("more than what is left to be reversed")
 	// ErrNotReversible means that there is nothing to reverse: the transfer is not in
 	// StateSuccess.
 	ErrNotReversible = errors.New("not reversible")
@@ -195,7 +198,8 @@ func named(err error) error {
 // The record that comes with it is the earlier one's.
 type ConflictError struct {
 	// Differs names the parts that differ: "legs" (accounts or amounts), "atMost",
-	// "currency", "effects", "hold" (one is a hold and the other is not), "reverses", or
+	// "currency", "effects", "hold" (one is a hold and the other is not), "reverses",
+	// "part" (one reversal takes back all that is left, and the other a part of it), or
 	// "posted", for a hold that was posted with another amount.
 	// It is empty where this version doesn't know, since a later one has stored the
 	// transfer.
@@ -226,10 +230,11 @@ func conflict(stored, planned document.Transfer) error {
 	}{
 		{"legs", !bytes.Equal(legsOf(stored, planned), legsOf(planned, stored))},
 		{"atMost", !equalParts(stored.AtMost, planned.AtMost)},
-		{"currency", stored.Currency != planned.Currency},
+		{"currency", otherCurrencies(stored, planned)},
 		{"effects", !bytes.Equal(effectsPayload(nil, stored.Effects), effectsPayload(nil, planned.Effects))},
 		{"hold", stored.Hold != planned.Hold},
 		{"reverses", stored.Reverses != planned.Reverses},
+		{"part", stored.Part != planned.Part},
 	} {
 		if part.other {
 			e.Differs = append(e.Differs, part.name)
@@ -238,11 +243,11 @@ func conflict(stored, planned document.Transfer) error {
 	return e
 }
 
-// legsOf returns the legs as the digest counts them, without the currency.
+// legsOf returns the legs as the digest counts them, without the currencies.
 // Where one of the two has AtMost, the amounts of the legs don't count: it is the limit
 // that differs.
 func legsOf(t, other document.Transfer) []byte {
-	t.Currency = ""
+	t = inCurrency(t, "")
 	if t.AtMost == nil {
 		t.AtMost = other.AtMost
 	}

@@ -194,8 +194,8 @@ func ExampleCoordinator_Cancel() {
 	// alice has 100 <nil>
 }
 
-// A payment is refunded once. A second refund under another ID is refused, and the error
-// names the first one.
+// A payment of 60 is refunded in parts. More than what is left is refused, and leaves the
+// ID free. What is left is taken back at last.
 func ExampleCoordinator_Reverse() {
 	ctx := context.Background()
 	coord, end := exampleBank(ctx) // alice has 100, bob has nothing
@@ -206,15 +206,22 @@ func ExampleCoordinator_Reverse() {
 		fmt.Println(err)
 		return
 	}
-	for _, id := range []string{"refund-1", "refund-2"} {
-		rec, err := coord.Reverse(ctx, "payment-1", id)
+	for _, refund := range []transfer.Reversal{
+		{ID: "refund-1", Of: "payment-1", Amount: transfer.Units(25)},
+		{ID: "refund-2", Of: "payment-1", Amount: transfer.Units(40)},
+		{ID: "refund-2", Of: "payment-1", All: true},
+		{ID: "refund-3", Of: "payment-1", All: true},
+	} {
+		rec, err := coord.Reverse(ctx, refund)
 		switch {
 		case err == nil:
-			fmt.Println(rec.ID, "moved:", rec.State.Decided())
+			fmt.Println(rec.ID, "moved", rec.Legs[0].Amount, "to", rec.Legs[0].Account)
 		case errors.Is(err, transfer.ErrInsufficientFunds): // the money is spent: try again later, under another ID
 			fmt.Println(rec.ID, rec.State)
-		case errors.Is(err, transfer.ErrAlreadyReversed): // rec is the payment's record
-			fmt.Printf("%s: %s was reversed by %s\n", id, rec.ID, rec.ReversedBy)
+		case errors.Is(err, transfer.ErrReversalExceeds): // rec is the payment's record
+			fmt.Println(refund.ID, "is too much:", rec.Reversed, "of 60 are reversed")
+		case errors.Is(err, transfer.ErrAlreadyReversed):
+			fmt.Println(refund.ID, "is too late:", rec.ReversedBy, "took the last of it")
 		default:
 			fmt.Println(err)
 		}
@@ -222,8 +229,10 @@ func ExampleCoordinator_Reverse() {
 	alice, err := coord.GetAccount(ctx, "alice")
 	fmt.Println("alice has", alice.Balance, err)
 	// Output:
-	// refund-1 moved: true
-	// refund-2: payment-1 was reversed by refund-1
+	// refund-1 moved 25 to alice
+	// refund-2 is too much: 25 of 60 are reversed
+	// refund-2 moved 35 to alice
+	// refund-3 is too late: refund-2 took the last of it
 	// alice has 100 <nil>
 }
 

@@ -72,6 +72,12 @@ func (c *Coordinator) execute(ctx context.Context, t document.Transfer, how term
 		attempt.Threshold = 0
 	}
 	result, err := c.engine.Execute(ctx, attempt, how.start, c.settings.returnAt.progress())
+	if err == nil && result.Outcome == protocol.Outdated {
+		if t, err = c.replan(ctx, result.Transfer); err != nil {
+			return answerWith(recordOf(result.Transfer), inDoubt(t.ID, err))
+		}
+		return c.execute(ctx, t, terms{start: protocol.Start{Claim: protocol.Replan}, reason: how.reason})
+	}
 	switch {
 	case errors.Is(err, engine.ErrUnfinished) && result.State == protocol.Committed:
 		result.Transfer.State = result.State
@@ -117,7 +123,11 @@ func (c *Coordinator) answerOf(result engine.Result) answer {
 		return answerWith(Record{}, inDoubt(rec.ID, errors.New("its document was removed while it was under way")))
 	case protocol.Stuck:
 		return answerWith(stuck(rec, result))
-	case protocol.NotClaimed, protocol.Overtaken:
+	case protocol.Postponed:
+		if c.engine.Closed() {
+			return answerWith(rec, inDoubt(rec.ID, ErrClosed))
+		}
+	case protocol.NotClaimed, protocol.Overtaken, protocol.Outdated:
 	}
 	return notYet(nil)
 }
@@ -204,6 +214,8 @@ func sound(t document.Transfer) error {
 		return fmt.Errorf("%w: what it moves is not what its digest says", document.ErrUnreadable)
 	case t.DecidedBefore(): // to go on with it would move the money once more
 		return fmt.Errorf("%w: it is %s, and what an earlier decision has stored is there", document.ErrUnreadable, t.State)
+	case !t.SoundPlan():
+		return fmt.Errorf("%w: what it moves is not what is left of the transfer that it reverses", document.ErrUnreadable)
 	case !t.SoundPart():
 		return fmt.Errorf("%w: what is posted is no part of what is held", document.ErrUnreadable)
 	}

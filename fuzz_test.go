@@ -1,7 +1,6 @@
 package transfer
 
 import (
-	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -172,6 +171,7 @@ func (d *dice) currency() string {
 
 // request draws a request, in either form.
 // Half of the requests with legs get one more leg, which makes the sum zero.
+// Some of these get two more in a currency of their own, and some name theirs twice.
 func (d *dice) request() Request {
 	req := Request{ID: "order", Currency: d.currency()}
 	form := d.roll(8)
@@ -194,8 +194,24 @@ func (d *dice) request() Request {
 	}
 	if form > 4 {
 		req.Legs = append(req.Legs, Leg{Account: d.account(), Amount: total.Neg()})
+		d.exchange(&req)
 	}
 	return req
+}
+
+// exchange makes a request with legs an exchange, sometimes.
+func (d *dice) exchange(req *Request) {
+	if d.roll(2) == 1 {
+		from := Leg{Account: d.account(), Amount: d.amount(), Currency: choose(d, "USD", "EUR", d.currency())}
+		to := from
+		to.Account, to.Amount = d.account(), from.Amount.Neg()
+		req.Legs = append(req.Legs, from, to)
+	}
+	for i := range req.Legs {
+		if req.Legs[i].Currency == "" && d.roll(4) == 3 {
+			req.Legs[i].Currency = req.Currency
+		}
+	}
 }
 
 // payload writes down what a transfer moves, and requires that the legs keep all the
@@ -203,7 +219,11 @@ func (d *dice) request() Request {
 // Two texts are equal exactly if the movements are equal.
 func payload(t *testing.T, c *Coordinator, planned document.Transfer) string {
 	t.Helper()
-	sum := new(big.Rat)
+	type sum struct {
+		kind  money.Kind
+		total *big.Rat
+	}
+	sums := map[string]sum{}
 	participants := map[string]bool{}
 	lines := make([]string, len(planned.Legs))
 	for i, leg := range planned.Legs {
@@ -212,19 +232,26 @@ func payload(t *testing.T, c *Coordinator, planned document.Transfer) string {
 		participants[fmt.Sprintf("%q %x", leg.Namespace, id.Value)] = true
 		require.Equal(t, c.catalog.Namespace(leg.Ledger), leg.Namespace)
 		require.NotZero(t, leg.Amount.Sign())
-		require.Equal(t, planned.Legs[0].Amount.Kind(), leg.Amount.Kind())
+		currency := planned.CurrencyOf(leg)
+		require.True(t, leg.Currency == "" || leg.Currency != planned.Currency, "a currency that is stored twice")
+		if _, known := sums[currency]; !known {
+			sums[currency] = sum{leg.Amount.Kind(), new(big.Rat)}
+		}
+		require.Equal(t, sums[currency].kind, leg.Amount.Kind())
 		require.True(t, leg.Amount.Within(money.Max(leg.Amount.Kind())), leg.Amount)
 		require.LessOrEqual(t, leg.Amount.Places(), money.MaxPlaces)
 		amount := exactly(t, Amount{leg.Amount})
-		sum.Add(sum, amount)
-		lines[i] = fmt.Sprintf("%q %x %s", leg.Namespace, id.Value, amount.RatString())
+		sums[currency].total.Add(sums[currency].total, amount)
+		lines[i] = fmt.Sprintf("%q %x %s %d %q", leg.Namespace, id.Value, amount.RatString(), leg.Amount.Kind(), currency)
 	}
-	require.Zero(t, sum.Sign(), "the legs sum to %s", sum)
+	for currency, of := range sums {
+		require.Zero(t, of.total.Sign(), "the legs in %q sum to %s", currency, of.total)
+	}
 	require.Len(t, participants, len(planned.Legs), "a participant is named twice")
 	require.Greater(t, len(planned.Legs), 1)
 	require.LessOrEqual(t, len(planned.Legs), maxLegs)
 	slices.Sort(lines)
-	return fmt.Sprintf("%q %d %s", planned.Currency, planned.Legs[0].Amount.Kind(), strings.Join(lines, "\n"))
+	return strings.Join(lines, "\n")
 }
 
 func exactly(t *testing.T, a Amount) *big.Rat {
@@ -262,8 +289,8 @@ func requireNetted(t *testing.T, c *Coordinator, req Request, planned document.T
 }
 
 // Every request is either refused as invalid before anything is sent, or planned.
-// The legs of a plan are netted, sum to zero, keep the limits and name each participant
-// once.
+// The legs of a plan are netted, sum to zero in each currency, keep the limits and name
+// each participant once.
 // Two plans have the same digest exactly if they move the same.
 func FuzzRequest(f *testing.F) {
 	coordinators := []*Coordinator{newOffline(f, StringIDs), newOffline(f, ObjectIDs)}
@@ -278,6 +305,8 @@ func FuzzRequest(f *testing.F) {
 				one := append([]byte{variant % 8, form, 2}, legs...)
 				f.Add(one, append([]byte{variant % 6, 7, 2}, legs...), variant%2 == 0)
 				f.Add(one, one, true)
+				exchange := slices.Concat(one, []byte{1, 2, 0, 41 + variant, 0, variant % 3, 3, 3, 3, variant})
+				f.Add(slices.Concat([]byte{5, 7}, exchange[2:]), exchange, false)
 			}
 		}
 	}
@@ -319,7 +348,9 @@ func requirePlan(t *testing.T, c *Coordinator, req Request) (document.Transfer, 
 		require.NotErrorIs(t, err, ErrInvalidRequest)
 	}
 	require.Equal(t, req.ID, planned.ID)
-	require.Equal(t, byte(plainDigest), planned.Digest.Sum[0])
+	_, one := planned.OneCurrency()
+	require.Equal(t, one, planned.Digest.Sum[0] == plainDigest)
+	require.Equal(t, !one, planned.Digest.Sum[0] == exchangeDigest)
 	payload(t, c, planned)
 	requireNetted(t, c, req, planned)
 	requireSameDigest(t, c, req, planned)
@@ -339,7 +370,9 @@ func requireSameDigest(t *testing.T, c *Coordinator, req Request, planned docume
 			amount, err = ParseDecimal(strings.TrimSuffix(strings.TrimRight(text, "0"), "."))
 			require.NoError(t, err)
 		}
-		again.Legs = append(again.Legs, Leg{Ledger: leg.Ledger, Account: leg.Account, Amount: amount})
+		again.Legs = append(again.Legs, Leg{
+			Ledger: leg.Ledger, Account: leg.Account, Amount: amount, Currency: planned.CurrencyOf(leg),
+		})
 	}
 	slices.Reverse(again.Legs)
 	if len(again.ID) > document.MaxIDBytes {
@@ -369,6 +402,9 @@ func requireOtherDigest(t *testing.T, planned document.Transfer) {
 			"ledger":  func(leg *document.Leg) { leg.Ledger += "x" },
 			"border":  func(leg *document.Leg) { leg.Ledger, leg.Account = leg.Ledger+leg.Account[:1], leg.Account[1:] },
 			"sign":    func(leg *document.Leg) { leg.Amount = leg.Amount.Neg() },
+			"currency": func(leg *document.Leg) {
+				leg.Currency = planned.CurrencyOf(*leg) + "x"
+			},
 			"kind": func(leg *document.Leg) {
 				if leg.Amount = leg.Amount.Decimal(); planned.Legs[i].Amount.Kind() == money.Decimal {
 					leg.Amount = money.Units(1)
@@ -382,8 +418,9 @@ func requireOtherDigest(t *testing.T, planned document.Transfer) {
 		}
 	}
 	other := planned
-	other.Currency = cmp.Or(planned.Currency+"x", "x")
-	require.NotEqual(t, planned.Digest, digest(other))
+	other.Currency = planned.Currency + "x"
+	counts := slices.ContainsFunc(planned.Legs, func(leg document.Leg) bool { return leg.Currency == "" })
+	require.Equal(t, counts, !planned.Digest.Same(digest(other)), "the currency of the legs that name none")
 	other = planned
 	other.Legs = planned.Legs[1:]
 	require.NotEqual(t, planned.Digest, digest(other))

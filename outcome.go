@@ -86,7 +86,7 @@ func OutcomeOf(err error) Outcome {
 // and CloseAccount return them as well.
 func unchanging() []error {
 	return []error{
-		ErrIDConflict, ErrAlreadyCommitted, ErrNotHeld, ErrAlreadyReversed, ErrNotReversible, ErrTransferNotFound,
+		ErrIDConflict, ErrAlreadyCommitted, ErrNotHeld, ErrAlreadyReversed, ErrReversalExceeds, ErrNotReversible, ErrTransferNotFound,
 		ErrAccountExists, ErrAccountNotEmpty, ErrHistoryGone, ErrNotRepairable, ErrAuditTooLong,
 		ErrAccountNotFound, ErrAccountClosed, ErrAccountFrozen, ErrCurrencyMismatch, ErrAmountKind, ErrAccountBusy,
 		ErrInsufficientFunds, ErrOverflow, ErrRequirementFailed, ErrUnwritable,

@@ -51,6 +51,7 @@ func sentinelOutcomes() map[string]struct {
 		"ErrAlreadyCommitted":      {ErrAlreadyCommitted, Unchanged},
 		"ErrNotHeld":               {ErrNotHeld, Unchanged},
 		"ErrAlreadyReversed":       {ErrAlreadyReversed, Unchanged},
+		"ErrReversalExceeds":       {ErrReversalExceeds, Unchanged},
 		"ErrNotReversible":         {ErrNotReversible, Unchanged},
 		"ErrTransferNotFound":      {ErrTransferNotFound, Unchanged},
 		"ErrAccountExists":         {ErrAccountExists, Unchanged},

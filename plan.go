@@ -7,8 +7,6 @@ import (
 	"encoding/binary"
 	"slices"
 	"strconv"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
@@ -17,16 +15,17 @@ import (
 
 // Limits of a request.
 const (
-	maxLegs          = 1000
-	maxCurrencyBytes = 64
-	maxYear          = 9999 // of NotBefore, and of the bounds of queries
+	maxLegs = 1000
+	maxYear = 9999 // of NotBefore, and of the bounds of queries
 )
 
 // The first byte of every digest says how it was computed: from legs and currency alone,
-// or from more.
+// from more, or from legs in several currencies.
+// A release that knows no exchange computes another digest for one, and leaves it alone.
 const (
-	plainDigest = 1
-	richDigest  = 2
+	plainDigest    = 1
+	richDigest     = 2
+	exchangeDigest = 3
 )
 
 // plan checks a request and returns the transfer that it asks for, with its legs netted.
@@ -44,9 +43,10 @@ func (c *Coordinator) plan(req Request) (document.Transfer, error) {
 		return t, err
 	}
 	if len(legs) > 0 {
-		if t.Legs, err = c.net(legs); err != nil {
+		if t.Legs, err = c.net(legs, req.Currency); err != nil {
 			return t, err
 		}
+		t.ShareCurrency()
 	}
 	if req.AtMost {
 		if req.From == "" {
@@ -62,14 +62,6 @@ func (c *Coordinator) plan(req Request) (document.Transfer, error) {
 	}
 	t.Digest = digest(t)
 	return t, nil
-}
-
-func checkCurrency(currency string) error {
-	if len(currency) > maxCurrencyBytes || !utf8.ValidString(currency) || strings.Contains(currency, "\x00") {
-		return invalid("a currency has at most %d bytes of UTF-8 without NUL, not %s",
-			maxCurrencyBytes, words.Quote(currency))
-	}
-	return nil
 }
 
 // legs returns the movements of either form of a request.
@@ -94,55 +86,60 @@ func (req Request) legs() ([]Leg, error) {
 
 // net adds up the legs of each account, in the order in which the accounts are first
 // named, and drops what nets to zero.
-func (c *Coordinator) net(legs []Leg) ([]document.Leg, error) {
-	kind := legs[0].Amount.exact.Kind()
-	total := legs[0].Amount.exact
+// The currency is that of the legs that name none.
+func (c *Coordinator) net(legs []Leg, currency string) ([]document.Leg, error) {
+	var sums currencySums
 	places := map[[2]string]int{}
 	netted := make([]document.Leg, 0, len(legs))
-	for i, leg := range legs {
-		amount := leg.Amount.exact
-		if err := c.checkLeg(leg, kind); err != nil {
+	for _, leg := range legs {
+		if err := c.checkLeg(leg); err != nil {
 			return nil, err
 		}
-		var err error
-		if i > 0 {
-			if total, err = total.Add(amount); err != nil {
-				return nil, invalid("the sum of the legs: %w", err)
-			}
+		amount := leg.Amount.exact
+		leg.Currency = cmp.Or(leg.Currency, currency)
+		if err := sums.add(leg.Currency, amount); err != nil {
+			return nil, err
 		}
 		account := document.IDCodec(c.settings.ids).Canonical(leg.Account)
 		place, known := places[[2]string{leg.Ledger, account}]
 		if !known {
 			places[[2]string{leg.Ledger, account}] = len(netted)
 			netted = append(netted, document.Leg{
-				Ledger: leg.Ledger, Namespace: c.catalog.Namespace(leg.Ledger), Account: account, Amount: amount,
+				Ledger: leg.Ledger, Namespace: c.catalog.Namespace(leg.Ledger), Account: account,
+				Amount: amount, Currency: leg.Currency,
 			})
 			continue
 		}
+		if other := netted[place].Currency; other != leg.Currency {
+			return nil, invalid("the legs of account %s are in %s and %s, and an account has one currency",
+				words.Quote(account), nameCurrency(other), nameCurrency(leg.Currency))
+		}
+		var err error
 		if netted[place].Amount, err = netted[place].Amount.Add(amount); err != nil {
 			return nil, invalid("the legs of account %s: %w", words.Quote(account), err)
 		}
 	}
-	if total.Sign() != 0 {
-		return nil, invalid("the legs must sum to zero")
+	if err := sums.check(); err != nil {
+		return nil, err
 	}
 	netted = slices.DeleteFunc(netted, func(leg document.Leg) bool { return leg.Amount.Sign() == 0 })
 	return netted, checkNetted(netted)
 }
 
-func (c *Coordinator) checkLeg(leg Leg, kind money.Kind) error {
+func (c *Coordinator) checkLeg(leg Leg) error {
 	if !c.catalog.HasLedger(leg.Ledger) {
 		return invalid("the ledger %s is not registered: see WithLedger", words.Quote(leg.Ledger))
 	}
 	if err := c.checkAccount(leg.Account); err != nil {
 		return invalid("account: %w", err)
 	}
+	if err := checkCurrency(leg.Currency); err != nil {
+		return err
+	}
 	amount := leg.Amount.exact
 	switch {
 	case amount.Sign() == 0:
 		return invalid("the amount of account %s is zero", words.Quote(leg.Account))
-	case amount.Kind() != kind:
-		return invalid("a transfer moves whole units or decimals, not both")
 	case amount.Places() > money.MaxPlaces:
 		return invalid("the amount of account %s has more than %d digits behind the point",
 			words.Quote(leg.Account), money.MaxPlaces)
@@ -214,10 +211,15 @@ func capped(t document.Transfer) bool {
 }
 
 // digest returns what distinguishes two payloads: the netted legs in an order of their
-// own, amounts by value, and the currency.
+// own, amounts by value, and the currency of each: one that all have is the same payload,
+// wherever it is named.
 // Where there are any, it includes the effects in an order of their own, what the
 // transfer reverses, what it moves at most, and that it is a hold.
 func digest(t document.Transfer) document.Digest {
+	asked := counted(t)
+	if _, one := asked.OneCurrency(); !one {
+		return digestOf(exchangeDigest, richPayload(t))
+	}
 	if len(t.Effects) > 0 || t.Reverses != "" || t.AtMost != nil || t.Hold {
 		return digestOf(richDigest, richPayload(t))
 	}
@@ -229,11 +231,15 @@ func plainPayload(t document.Transfer, payload []byte) []byte {
 	slices.SortFunc(legs, func(a, b document.Leg) int {
 		return cmp.Or(cmp.Compare(a.Ledger, b.Ledger), cmp.Compare(a.Account, b.Account))
 	})
-	payload = appendField(payload, t.Currency)
+	currency, one := t.OneCurrency()
+	payload = appendField(payload, currency) // "" where they have several
 	for _, leg := range legs {
 		payload = appendField(payload, leg.Ledger)
 		payload = appendField(payload, leg.Account)
 		payload = appendAmount(payload, leg.Amount)
+		if !one {
+			payload = appendField(payload, t.CurrencyOf(leg))
+		}
 	}
 	return payload
 }
@@ -255,12 +261,18 @@ func richPayload(t document.Transfer) []byte {
 	payload := appendField(nil, strconv.FormatBool(t.Hold))
 	payload = appendField(payload, t.Reverses)
 	payload = appendField(payload, most)
-	return plainPayload(t, effectsPayload(payload, t.Effects))
+	payload = plainPayload(t, effectsPayload(payload, t.Effects))
+	if t.Part {
+		payload = appendField(payload, "part")
+	}
+	return payload
 }
 
 // counted returns a transfer with its legs as the digest counts them.
 // For a transfer with AtMost they say who gives and who gets, and not how much.
+// For a reversal of all that is left they are the whole, whatever was left.
 func counted(t document.Transfer) document.Transfer {
+	t.Legs = t.Asked()
 	if t.AtMost == nil {
 		return t
 	}

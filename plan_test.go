@@ -39,6 +39,10 @@ func TestDigestsAreForEver(t *testing.T) {
 		require.NoError(t, err)
 		return amount
 	}
+	leg := func(ledger, account string, amount Amount) Leg {
+		return Leg{Ledger: ledger, Account: account, Amount: amount}
+	}
+	in := func(currency string, leg Leg) Leg { leg.Currency = currency; return leg }
 	strings, objects := newPlanner(t, StringIDs), newPlanner(t, ObjectIDs)
 	for name, row := range map[string]struct {
 		c      *Coordinator
@@ -54,10 +58,21 @@ func TestDigestsAreForEver(t *testing.T) {
 		"whole decimals": {strings, Request{From: "alice", To: "bob", Amount: decimal("1000.00"), Currency: "€"},
 			"017310a16149c4bb4f50aeb280e2659f500727a05df98f9aeb1e7a0caea9423308"},
 		"many legs, which are netted": {strings, Request{Legs: []Leg{
-			{"eu", "carol", decimal("0.000000000001")}, {"", "bob", decimal("-7.5")}, {"", "alice", decimal("10")},
-			{"eu", "bob", decimal("2.499999999999")}, {"", "alice", decimal("-5.00")}, {"eu", "alice", decimal("1")},
-			{"eu", "alice", decimal("-1.0")}}},
+			leg("eu", "carol", decimal("0.000000000001")), leg("", "bob", decimal("-7.5")), leg("", "alice", decimal("10")),
+			leg("eu", "bob", decimal("2.499999999999")), leg("", "alice", decimal("-5.00")), leg("eu", "alice", decimal("1")),
+			leg("eu", "alice", decimal("-1.0"))}},
 			"01a447273dd7e0b6290366ff0915e32ef8bb951c05d0a689cab16fe265764094c9"},
+		"an exchange": {strings, Request{Currency: "EUR", Legs: []Leg{
+			leg("", "alice", Units(-60)), in("USD", leg("eu", "house", Units(-66))),
+			leg("", "house", Units(60)), in("USD", leg("eu", "alice", Units(66)))}},
+			"03f403bef8a9089e8bbe0feba57c09bc17dcf62147c4b69ea7cc64492530c71f5e"},
+		"an exchange of what has no currency": {strings, Request{Legs: []Leg{
+			leg("", "alice", Units(-250)), in("€", leg("", "till", decimal("2.50"))),
+			leg("", "issued", Units(250)), in("€", leg("", "bob", decimal("-2.5")))}},
+			"03d19f21bf9d5e094aaeaa92fd4f57d8afad8bfce85873c8e0cdeae8d860597601"},
+		"a currency that only legs name": {strings, Request{Currency: "USD", Legs: []Leg{
+			in("EUR", leg("", "bob", Units(-1<<48))), in("EUR", leg("", "Zoë", Units(1<<48)))}},
+			"01a1b8d318e7d5f2009c98cc084bc8fa45962a8d8886d84a1f0fdb689ccc4ba0aa"},
 		"long IDs": {strings, Request{From: long("a"), To: long("b"), Amount: Units(1)},
 			"01534c2e999736db3baca2593e45bf5072720715dc97e5eaa371382084c2372857"},
 		"ObjectIds": {objects, Request{From: "0123456789ABCDEFabcdef00", To: "0123456789abcdefABCDEF01", Amount: Units(7)},

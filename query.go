@@ -39,9 +39,35 @@ type Query struct {
 	// Where that is too much, add an index to the collection of transfers:
 	// {"metadata.order": 1, createdAt: -1, _id: -1}.
 	Metadata map[string]any
+	// Unfinished selects what is not in StateSuccess or StateFail yet: transfers under
+	// way, holds, and what waits for a worker.
+	Unfinished bool
+	// IdleFor selects what is unfinished and was not modified for so long, by the
+	// server's clock.
+	// That includes holds, and what waits for a worker: give States, or Holds, to tell
+	// them apart.
+	// What a clock that was wrong has modified further ahead than that counts as idle, as
+	// it does for the stall threshold.
+	// Defaults to 0: however long.
+	IdleFor time.Duration
 	// Stuck selects only what could not be finished when that was last tried.
 	// Record.Stuck says why.
 	Stuck bool
+	// Holds selects the holds that are held now: their money is reserved, and they are
+	// neither posted nor voided.
+	// One that has expired is held until Run or Recover voids it.
+	Holds bool
+	// ExpiresBefore selects the holds that are held now and expire before this time.
+	// With time.Now() these are the ones that are overdue.
+	// The zero time is no bound.
+	ExpiresBefore time.Time
+	// Reverses selects the reversals of the transfer with this ID, whatever became of
+	// them.
+	Reverses string
+	// Beyond is the ID of the last transfer of another page: this one goes on behind it.
+	// It need not be selected by the other fields any more, but has to be there.
+	// Defaults to "": from the newest transfer on.
+	Beyond string
 	// Limit bounds how many transfers are selected.
 	// Defaults to 0: no limit.
 	Limit int
@@ -88,16 +114,33 @@ func (c *Coordinator) storedBy(
 	return stored, nil
 }
 
-// List yields the transfers that a query selects, newest first.
+// List yields the transfers that a query selects, newest first, and those that were
+// created in the same millisecond in the opposite order of their IDs.
 // It yields an error for a document that can't be read, and goes on with the rest.
 // It ends after any other error.
 // It waits for the server as long as ctx lets it: a query without an index takes its
 // time.
+//
+// To get one page after another, use Limit, and Beyond with the ID of the last record of
+// the page before.
+// A transfer that is selected all the while is on exactly one page.
+// What is stored meanwhile is newer, and before the first page.
+// ErrTransferNotFound means that the transfer that Beyond names is not there, or not any
+// more (see [WithRetention]): go on with Before, the time of the last that was seen.
+// That leaves out the others of its millisecond.
+//
+// There are indexes for an Account, for Reverses, and for what is unfinished or has
+// failed: Unfinished, IdleFor, Stuck, Holds, ExpiresBefore, and States without
+// StateSuccess where all of them are final, or none is.
+// Of the others, each transfer is looked at in the order of the list.
 func (c *Coordinator) List(ctx context.Context, q Query) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		query, err := c.storeQuery(q)
 		if err == nil {
 			err = c.readyToRead(ctx)
+		}
+		if err == nil && q.Beyond != "" {
+			query.Beyond, err = c.placeOf(ctx, q.Beyond)
 		}
 		if err != nil {
 			yield(Record{}, err)
@@ -117,6 +160,47 @@ func (c *Coordinator) List(ctx context.Context, q Query) iter.Seq2[Record, error
 	}
 }
 
+// placeOf returns the place of a transfer in a list, or ErrTransferNotFound.
+func (c *Coordinator) placeOf(ctx context.Context, id string) (*queries.Place, error) {
+	var place queries.Place
+	found := false
+	err := c.read(ctx, func(ctx context.Context) (done bool, err error) {
+		place, found, err = c.queries.PlaceOf(ctx, id)
+		return err == nil || errors.Is(err, document.ErrUnreadable), err
+	})
+	if err == nil && !found {
+		err = ErrTransferNotFound
+	}
+	if err != nil {
+		return nil, listError("", aboutTransfer(id, err))
+	}
+	return &place, nil
+}
+
+// Count returns how many transfers a query selects, whatever its Limit and its Beyond
+// are.
+// The server reads all of them, or the entries of an index: see [Coordinator.List] for
+// what there are indexes of.
+// It waits for the server as long as ctx lets it.
+//
+//   - ErrInvalidRequest, ErrClosed: as List.
+//   - the context's own error, ErrUnauthorized, ErrUnsupportedDeployment, a server that
+//     can't be reached: nothing was counted. Ask again.
+func (c *Coordinator) Count(ctx context.Context, q Query) (int64, error) {
+	query, err := c.storeQuery(q)
+	if err == nil {
+		err = c.readyToRead(ctx)
+	}
+	if err != nil {
+		return 0, err
+	}
+	n, err := c.queries.Count(ctx, query)
+	if err != nil {
+		return 0, nothingStored(fmt.Errorf("count transfers: %w", named(err)))
+	}
+	return n, nil
+}
+
 // listError names the transfer where one can't be read.
 func listError(id string, err error) error {
 	if id != "" && errors.Is(err, document.ErrUnreadable) {
@@ -125,31 +209,26 @@ func listError(id string, err error) error {
 	return fmt.Errorf("list transfers: %w", err)
 }
 
+// storeQuery checks a query, and returns it as the store has it, without Beyond.
 func (c *Coordinator) storeQuery(q Query) (queries.Query, error) {
 	query := queries.Query{
 		Ledger: q.Ledger, Account: q.Account, ByLedger: q.Ledger != "",
-		After: q.After.Truncate(time.Millisecond), Before: roundUp(q.Before), Stuck: q.Stuck, Limit: q.Limit,
+		After: q.After.Truncate(time.Millisecond), Before: roundUp(q.Before),
+		Unfinished: q.Unfinished, IdleFor: q.IdleFor, Stuck: q.Stuck,
+		Holds: q.Holds, ExpiresBefore: roundUp(q.ExpiresBefore), Reverses: q.Reverses, Limit: q.Limit,
 	}
 	if c.engine.Closed() {
 		return query, ErrClosed
 	}
-	if q.Limit < 0 {
-		return query, invalid("the Limit is negative")
-	}
-	if !c.catalog.HasLedger(q.Ledger) {
-		return query, invalid("the ledger %s is not registered: see WithLedger", words.Quote(q.Ledger))
+	if err := cmp.Or(checkBounds(q), c.checkPlaces(q)); err != nil {
+		return query, err
 	}
 	var err error
 	if query.Metadata, err = encodeMetadata(q.Metadata); err != nil {
 		return query, err
 	}
-	if err := cmp.Or(checkEqualities(query.Metadata), checkTimes(q.After, q.Before)); err != nil {
+	if err := checkEqualities(query.Metadata); err != nil {
 		return query, err
-	}
-	if q.Account != "" {
-		if err := c.checkAccount(q.Account); err != nil {
-			return query, invalid("account: %w", err)
-		}
 	}
 	for _, state := range q.States {
 		if !protocol.State(state).Known() {
@@ -158,6 +237,41 @@ func (c *Coordinator) storeQuery(q Query) (queries.Query, error) {
 		query.States = append(query.States, protocol.State(state))
 	}
 	return query, nil
+}
+
+// checkBounds refuses numbers and times that bound nothing.
+func checkBounds(q Query) error {
+	switch {
+	case q.Limit < 0:
+		return invalid("the Limit is negative")
+	case q.IdleFor < 0:
+		return invalid("IdleFor is negative")
+	}
+	return cmp.Or(checkTimes(q.After, q.Before), checkTime("ExpiresBefore", q.ExpiresBefore))
+}
+
+// checkPlaces refuses what can't be the ID of an account or of a transfer.
+func (c *Coordinator) checkPlaces(q Query) error {
+	if !c.catalog.HasLedger(q.Ledger) {
+		return invalid("the ledger %s is not registered: see WithLedger", words.Quote(q.Ledger))
+	}
+	if q.Account != "" {
+		if err := c.checkAccount(q.Account); err != nil {
+			return invalid("account: %w", err)
+		}
+	}
+	return cmp.Or(checkNamed("Beyond", q.Beyond), checkNamed("Reverses", q.Reverses))
+}
+
+// checkNamed refuses what can't be the ID of a transfer, unless it is empty.
+func checkNamed(field, id string) error {
+	if id == "" {
+		return nil
+	}
+	if err := document.CheckID(id); err != nil {
+		return invalid("%s: %w", field, err)
+	}
+	return nil
 }
 
 // checkTime refuses a time that the server can't store, or that another program couldn't

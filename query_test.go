@@ -2,6 +2,7 @@ package transfer_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -70,6 +71,221 @@ func TestList(t *testing.T) {
 	_, err = b.Get(t.Context(), "")
 	require.ErrorIs(t, err, transfer.ErrInvalidRequest)
 	b.CheckBooks(bank.Balances(100, 100, 0))
+}
+
+// pagesOf returns the pages of a list, each of which begins beyond the last record of the
+// one before.
+// Between any two of them, something happens.
+func pagesOf(b *bank.Bank, q transfer.Query, between func(page []string)) (pages [][]string) {
+	b.T.Helper()
+	for {
+		page := b.IDs(q)
+		if len(page) == 0 {
+			return pages
+		}
+		pages = append(pages, page)
+		q.Beyond = page[len(page)-1]
+		between(page)
+	}
+}
+
+// Pages show each of 300 transfers once, in the order of the list, though many were
+// created in the same millisecond, and others are stored meanwhile.
+func TestPages(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 1000, 0).WithIndexes()
+	var requests []transfer.Request
+	for _, id := range bank.Numbered("t", 300) {
+		requests = append(requests, bank.Move(id, "a", "b", 1))
+	}
+	_, failures := b.TransferMany(t.Context(), requests)
+	for _, err := range failures {
+		require.NoError(t, err)
+	}
+	sharing := map[time.Time]int{}
+	for rec, err := range b.List(t.Context(), transfer.Query{}) {
+		require.NoError(t, err)
+		sharing[rec.CreatedAt]++
+	}
+	require.Less(t, len(sharing), 300, "some were created in the same millisecond")
+	for _, q := range []transfer.Query{{}, {Account: "a"}, {States: []transfer.State{transfer.StateSuccess, transfer.StateCommitted}}} {
+		for _, limit := range []int{1, 7, 10, 299, 300, 301} {
+			q.Limit = 0
+			whole, more := b.IDs(q), 0
+			q.Limit = limit
+			pages := pagesOf(b, q, func(page []string) {
+				require.LessOrEqual(t, len(page), q.Limit)
+				if more++; q.Limit == 10 && more < 4 {
+					b.MustMove(fmt.Sprint("meanwhile", len(whole), more), 1)
+				}
+			})
+			require.Equal(t, whole, slices.Concat(pages...), "%+v", q)
+			n, err := b.Count(t.Context(), transfer.Query{Account: "a", Limit: 5, Beyond: whole[0]})
+			require.NoError(t, err)
+			require.Len(t, b.IDs(transfer.Query{}), int(n), "a count heeds neither Limit nor Beyond")
+		}
+	}
+	b.CheckBooks(bank.Balances(1000, 0))
+}
+
+// The record that a page goes on behind may be of any kind, also one that the query does
+// not select any more.
+// A range that ends before it, or begins behind it, is still the range.
+func TestPagesGoOnBehindAnything(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0).WithIndexes()
+	for i, id := range []string{"1", "2", "3", "4", "5", "6"} {
+		b.MustSubmit(id)
+		b.SetField("transfers", id, "createdAt", time.UnixMilli(1_700_000_000_000+int64(i/2)))
+	}
+	waiting := transfer.Query{Unfinished: true, Limit: 2}
+	pages := pagesOf(b, waiting, func(page []string) {
+		for _, id := range page {
+			_, err := b.Cancel(t.Context(), id, "seen")
+			require.NoError(t, err)
+		}
+	})
+	require.Equal(t, [][]string{{"6", "5"}, {"4", "3"}, {"2", "1"}}, pages)
+	at := func(ms int64) time.Time { return time.UnixMilli(1_700_000_000_000 + ms) }
+	for _, c := range []struct {
+		query transfer.Query
+		want  []string
+	}{
+		{transfer.Query{Beyond: "5"}, []string{"4", "3", "2", "1"}},
+		{transfer.Query{Beyond: "4", Limit: 1}, []string{"3"}},
+		{transfer.Query{Beyond: "4", Limit: 2}, []string{"3", "2"}},
+		{transfer.Query{Beyond: "4", After: at(0)}, []string{"3"}},
+		{transfer.Query{Beyond: "4", After: at(1)}, []string{}},
+		{transfer.Query{Beyond: "6", Before: at(1)}, []string{"2", "1"}},
+		{transfer.Query{Beyond: "6", Before: at(2)}, []string{"4", "3", "2", "1"}},
+		{transfer.Query{Beyond: "1"}, []string{}},
+		{transfer.Query{Beyond: "4", Unfinished: true}, []string{}},
+	} {
+		require.Equal(t, c.want, b.IDs(c.query), "%+v", c.query)
+	}
+	b.CheckBooks(bank.Balances(100, 0))
+}
+
+// A page can't go on behind what isn't there: it would leave something out, or show it
+// twice.
+func TestPagesBehindNothing(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0).WithIndexes()
+	b.MustMove("t", 1)
+	b.MustMove("purged", 1)
+	purged := b.Raw("transfers")
+	b.Remove("transfers", "purged")
+	for _, id := range []string{"purged", "nobody"} {
+		n := 0
+		for rec, err := range b.List(t.Context(), transfer.Query{Beyond: id}) {
+			require.ErrorIs(t, err, transfer.ErrTransferNotFound)
+			require.ErrorContains(t, err, id)
+			require.Equal(t, transfer.Unchanged, transfer.OutcomeOf(err))
+			require.Zero(t, rec)
+			n++
+		}
+		require.Equal(t, 1, n)
+		count, err := b.Count(t.Context(), transfer.Query{Beyond: id})
+		require.NoError(t, err, "which it doesn't heed")
+		require.EqualValues(t, 1, count)
+	}
+	for _, stored := range purged {
+		if stored["_id"] == "purged" {
+			b.Insert("transfers", stored)
+		}
+	}
+	b.CheckBooks(bank.Balances(100, 0))
+}
+
+// leaveWork leaves a transfer of each kind, moving money from a: final, waiting for a
+// worker, held, and stalled.
+func leaveWork(b *bank.Bank) {
+	b.T.Helper()
+	b.MustMove("moved", 60)
+	_, err := b.Transfer(b.T.Context(), bank.Move("refused", "c", "b", 60))
+	require.ErrorIs(b.T, err, transfer.ErrInsufficientFunds)
+	_, err = b.Reverse(b.T.Context(), transfer.Reversal{ID: "reversal", Of: "moved", All: true})
+	require.NoError(b.T, err)
+	b.MustSubmit("waiting")
+	_, err = b.Submit(b.T.Context(), bank.Later("scheduled", 1))
+	require.NoError(b.T, err)
+	b.MustHold("held", 10, time.Hour)
+	b.MustHold("expiring", 10, 20*time.Minute)
+	b.MustHold("overdue", 10, time.Hour)
+	b.MustHold("posted", 10, time.Hour)
+	b.MustHold("voided", 10, time.Hour)
+	_, err = b.Post(b.T.Context(), "posted")
+	require.NoError(b.T, err)
+	_, err = b.Void(b.T.Context(), "voided")
+	require.NoError(b.T, err)
+	b.StallHold("unheld", bank.HeldMark)
+	b.StallAt("committed", bank.Settles, bank.Lost, 60)
+	b.UntilSuccess(b.Coordinator, "posted")
+	b.UntilSuccess(b.Coordinator, "reversal")
+	b.Expire("overdue")
+	b.Silence("committed", 10*time.Minute)
+	b.Silence("held", 3*time.Minute)
+	b.SetField("transfers", "waiting", "lastModified", time.Now().Add(time.Hour)) // by a clock that was wrong
+}
+
+// Each query of work finds exactly the transfers that it names, and Count counts them.
+func TestQueriesOfWork(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 1000, 0, 0).WithIndexes()
+	leaveWork(b)
+	const minute = time.Minute
+	unfinished := []string{"waiting", "scheduled", "held", "expiring", "overdue", "unheld", "committed"}
+	states := func(states ...transfer.State) transfer.Query { return transfer.Query{States: states} }
+	preparing := transfer.StatePreparing
+	for _, c := range []struct {
+		query transfer.Query
+		want  []string
+	}{
+		{transfer.Query{Unfinished: true}, unfinished},
+		{transfer.Query{Unfinished: true, Account: "c"}, []string{}},
+		{
+			transfer.Query{Unfinished: true, States: []transfer.State{preparing, transfer.StateSuccess}},
+			[]string{"held", "expiring", "overdue", "unheld"},
+		},
+		{transfer.Query{IdleFor: 5 * minute}, []string{"committed", "waiting"}},
+		{transfer.Query{IdleFor: 2 * minute}, []string{"committed", "waiting", "held"}},
+		{transfer.Query{IdleFor: 5 * minute, States: []transfer.State{transfer.StateCommitted}}, []string{"committed"}},
+		{transfer.Query{IdleFor: time.Nanosecond}, unfinished},
+		{transfer.Query{IdleFor: 1000 * time.Hour}, []string{}},
+		{transfer.Query{Holds: true}, []string{"held", "expiring", "overdue"}},
+		{transfer.Query{Holds: true, IdleFor: 2 * minute}, []string{"held"}},
+		{transfer.Query{Holds: true, Account: "b"}, []string{"held", "expiring", "overdue"}},
+		{transfer.Query{Holds: true, States: []transfer.State{preparing, transfer.StateFail}}, []string{"held", "expiring", "overdue"}},
+		{transfer.Query{Holds: true, States: []transfer.State{transfer.StateFail}}, []string{}},
+		{transfer.Query{ExpiresBefore: time.Now()}, []string{"overdue"}},
+		{transfer.Query{ExpiresBefore: time.Now().Add(30 * minute)}, []string{"overdue", "expiring"}},
+		{transfer.Query{ExpiresBefore: time.Now().Add(5 * time.Hour), Holds: true}, []string{"overdue", "expiring", "held"}},
+		{transfer.Query{ExpiresBefore: time.Unix(1, 0)}, []string{}},
+		{transfer.Query{Reverses: "moved"}, []string{"reversal"}},
+		{transfer.Query{Reverses: "reversal"}, []string{}},
+		{transfer.Query{Reverses: "moved", Unfinished: true}, []string{}},
+		{states(transfer.StateInitiated), []string{"waiting", "scheduled"}},
+		{states(transfer.StateFail), []string{"refused", "voided"}},
+		{states(transfer.StateFail, transfer.StateRollback), []string{"refused", "voided"}},
+		{states(transfer.StateSuccess), []string{"moved", "posted", "reversal"}},
+		{states(transfer.StateFail, transfer.StateInitiated), []string{"refused", "voided", "waiting", "scheduled"}},
+	} {
+		require.ElementsMatch(t, c.want, b.IDs(c.query), "%+v", c.query)
+		n, err := b.Count(t.Context(), c.query)
+		require.NoError(t, err)
+		require.EqualValues(t, len(c.want), n, "%+v", c.query)
+	}
+	held, err := b.Get(t.Context(), "held")
+	require.NoError(t, err)
+	require.NotContains(t, b.IDs(transfer.Query{ExpiresBefore: held.ExpiresAt}), "held")
+	require.Contains(t, b.IDs(transfer.Query{ExpiresBefore: held.ExpiresAt.Add(1)}), "held", "within a millisecond")
+	b.SetField("transfers", "waiting", "lastModified", time.Now())
+	b.SetField("transfers", "unheld", "metadata", bson.M{"kind": "odd"})
+	require.Equal(t, []string{"unheld"}, b.IDs(transfer.Query{Unfinished: true, Metadata: map[string]any{"kind": "odd"}}))
+	b.ExpireAll()
+	b.CancelWaiting()
+	b.RecoverAll()
+	b.CheckBooks(bank.Balances(1000, 0, 0))
 }
 
 // A query finds a transfer by each key of its metadata: numbers by value, lists also by

@@ -168,6 +168,11 @@ func (c *Coordinator) finishStalled(
 	if err == nil {
 		result, err = c.engine.Execute(limited, attempt, start, protocol.Complete)
 	}
+	if err == nil && result.Outcome == protocol.Outdated {
+		if t, err = c.replan(ctx, result.Transfer); err == nil {
+			return c.finishStalled(ctx, t, protocol.Start{Claim: protocol.Replan})
+		}
+	}
 	line.swept(ctx, result, err)
 	unanswered := err != nil && gaveUp(ctx, err)
 	if err != nil {

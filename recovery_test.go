@@ -356,7 +356,7 @@ func TestForeignPlacesAreTold(t *testing.T) {
 			require.NotErrorIs(t, err, transfer.ErrInDoubt, verb)
 		}
 	}
-	_, err = fewer.Reverse(t.Context(), "abroad", "back")
+	_, err = fewer.Reverse(t.Context(), transfer.Reversal{ID: "back", Of: "abroad", All: true})
 	require.ErrorIs(t, err, transfer.ErrInvalidRequest)
 	require.ErrorContains(t, err, "see WithLedger")
 	require.Equal(t, before, b.Raw("transfers"))

@@ -83,6 +83,10 @@ func reasonError(reason protocol.Reason) error {
 		return ErrOverflow
 	case protocol.RequirementFailed:
 		return ErrRequirementFailed
+	case protocol.AlreadyReversed:
+		return ErrAlreadyReversed
+	case protocol.ReversalExceeds:
+		return ErrReversalExceeds
 	case protocol.Unwritable:
 		return ErrUnwritable
 	case protocol.Cancelled, protocol.Stalled, protocol.Voided, protocol.Expired:
@@ -196,7 +200,7 @@ func explained(t document.Transfer, refusal protocol.Refusal, seen mongostore.Ev
 	reason := reasonError(refusal.Reason)
 	switch {
 	case refusal.Reason == protocol.CurrencyMismatch && seen.Currency != nil:
-		return &CurrencyError{Currency: t.Currency, AccountCurrency: *seen.Currency}
+		return &CurrencyError{Currency: currencyAt(t, refusal.Participant), AccountCurrency: *seen.Currency}
 	case refusal.Reason == protocol.RequirementFailed:
 		return requirementError(t, refusal.Participant-len(t.Legs), seen.Unmet)
 	case refusal.Reason == protocol.Unwritable && seen.Refused != nil:
@@ -246,7 +250,7 @@ func explainedBefore(rec Record, reason protocol.Reason) error {
 		}
 		return e
 	}
-	if e := currencyBefore(rec.Currency, failure.Message); e != nil && reason == protocol.CurrencyMismatch {
+	if e := currencyBefore(rec.currencyAt(failure), failure.Message); e != nil && reason == protocol.CurrencyMismatch {
 		return e
 	}
 	if failure.Message == "" || failure.Message == sentinel.Error() {
@@ -277,7 +281,7 @@ func decoded(raw bson.RawValue) any {
 // errors.Is finds ErrCurrencyMismatch through it.
 // Every answer about the transfer has it, even later ones.
 type CurrencyError struct {
-	// Currency is the transfer's, "" if it has none.
+	// Currency is the one that the transfer names for the account, "" if it names none.
 	Currency string
 	// AccountCurrency is the account's, "" if it has none.
 	AccountCurrency string

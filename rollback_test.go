@@ -2,7 +2,6 @@ package transfer_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -13,6 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer"
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
@@ -92,7 +93,7 @@ func TestReverse(t *testing.T) {
 	_, err := b.Transfer(t.Context(), split)
 	require.NoError(t, err)
 	for range 2 {
-		rec, err := b.Reverse(t.Context(), "t", "r")
+		rec, err := b.Reverse(t.Context(), transfer.Reversal{ID: "r", Of: "t", All: true})
 		require.NoError(t, err)
 		require.Equal(t, transfer.StateSuccess, rec.State)
 		require.Equal(t, "t", rec.Reverses)
@@ -102,13 +103,13 @@ func TestReverse(t *testing.T) {
 	require.Equal(t, "r", original.ReversedBy)
 	b.RequireStanding("a", 100, 100, 0)
 
-	rec, err := b.Reverse(t.Context(), "t", "another")
+	rec, err := b.Reverse(t.Context(), transfer.Reversal{ID: "another", Of: "t", All: true})
 	require.ErrorIs(t, err, transfer.ErrAlreadyReversed)
 	require.Equal(t, "r", rec.ReversedBy)
 	_, err = b.Get(t.Context(), "another")
 	require.ErrorIs(t, err, transfer.ErrTransferNotFound)
 
-	_, err = b.Reverse(t.Context(), "r", "there again") // a reversal is a transfer like any other
+	_, err = b.Reverse(t.Context(), transfer.Reversal{ID: "there again", Of: "r", All: true}) // a reversal is a transfer like any other
 	require.NoError(t, err)
 	b.RequireStanding("a", 40, 40, 0)
 	b.CheckBooks(bank.Balances(100, 0, 0))
@@ -123,9 +124,9 @@ func TestReversalsOfTwoAreTwo(t *testing.T) {
 		_, err := b.Transfer(t.Context(), bank.Move(id, "a", "b", 10))
 		require.NoError(t, err)
 	}
-	_, err := b.Reverse(t.Context(), "one", "r")
+	_, err := b.Reverse(t.Context(), transfer.Reversal{ID: "r", Of: "one", All: true})
 	require.NoError(t, err)
-	_, err = b.Reverse(t.Context(), "other", "r")
+	_, err = b.Reverse(t.Context(), transfer.Reversal{ID: "r", Of: "other", All: true})
 	require.ErrorIs(t, err, transfer.ErrIDConflict)
 	_, err = b.Transfer(t.Context(), bank.Move("r", "b", "a", 10))
 	require.ErrorIs(t, err, transfer.ErrIDConflict)
@@ -137,11 +138,11 @@ func TestReverseOfHold(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
 	b.MustHold("h", 60, time.Hour)
-	_, err := b.Reverse(t.Context(), "h", "r")
+	_, err := b.Reverse(t.Context(), transfer.Reversal{ID: "r", Of: "h", All: true})
 	require.ErrorIs(t, err, transfer.ErrNotReversible)
 	_, err = b.Post(t.Context(), "h", transfer.PostAmount(transfer.Units(25)))
 	require.NoError(t, err)
-	rec, err := b.Reverse(t.Context(), "h", "r")
+	rec, err := b.Reverse(t.Context(), transfer.Reversal{ID: "r", Of: "h", All: true})
 	require.NoError(t, err)
 	require.EqualValues(t, 25, bank.Units(t, rec.Legs[0].Amount))
 	b.RequireStanding("a", 100, 100, 0)
@@ -158,7 +159,7 @@ func TestReverseAtOnceElsewhere(t *testing.T) {
 		id := fmt.Sprint("t", i)
 		_, err := c.Transfer(t.Context(), bank.Move(id, "a", "b", 60))
 		require.NoError(t, err)
-		_, err = b.Reverse(t.Context(), id, "reversal of "+id)
+		_, err = b.Reverse(t.Context(), transfer.Reversal{ID: "reversal of " + id, Of: id, All: true})
 		require.NoError(t, err)
 	}
 	b.CheckBooks(bank.Balances(100, 0))
@@ -171,20 +172,48 @@ func TestNotReversible(t *testing.T) {
 	b := bank.New(t, 100, 0)
 	_, err := b.Transfer(t.Context(), bank.Move("refused", "a", "b", 1000))
 	require.ErrorIs(t, err, transfer.ErrInsufficientFunds)
-	b.StallAt("committed", bank.Settles, bank.Lost, 10)
+	b.MustMove("done", 10)
 	for id, want := range map[string]error{
-		"refused": transfer.ErrNotReversible, "committed": transfer.ErrNotReversible, "nothing": transfer.ErrTransferNotFound,
+		"refused": transfer.ErrNotReversible, "nothing": transfer.ErrTransferNotFound,
 		"": transfer.ErrInvalidRequest, "r": transfer.ErrInvalidRequest,
 	} {
-		_, err := b.Reverse(t.Context(), id, "r")
+		_, err := b.Reverse(t.Context(), transfer.Reversal{ID: "r", Of: id, All: true})
 		require.ErrorIs(t, err, want, id)
 	}
-	_, err = b.Reverse(t.Context(), "refused", "")
+	_, err = b.Reverse(t.Context(), transfer.Reversal{ID: "", Of: "refused", All: true})
 	require.ErrorIs(t, err, transfer.ErrInvalidRequest)
-	b.RecoverAll()
-	_, err = b.Reverse(t.Context(), "committed", "refused")
+	_, err = b.Reverse(t.Context(), transfer.Reversal{ID: "refused", Of: "done", All: true})
 	require.ErrorIs(t, err, transfer.ErrIDConflict)
 	b.CheckBooks(bank.Balances(100, 0))
+}
+
+// A reversal goes on with an original that is committed and has stalled.
+// It does not wait for one that is stuck.
+func TestReversalOfWhatHasStalled(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0, 0)
+	b.StallAt("stalled", bank.Settles, bank.Lost, 10)
+	c := b.NewCoordinator(b.DB, transfer.WithStallThreshold(0))
+	_, err := c.Reverse(t.Context(), part("r", "stalled", 4))
+	require.NoError(t, err)
+
+	b.StallRequest(bank.Move("stuck", "a", "c", 10), bank.Settles, bank.Lost)
+	account := b.Raw("accounts")
+	b.Remove("accounts", "c")
+	_, err = c.Recover(t.Context())
+	require.NoError(t, err)
+	rec, err := b.Reverse(t.Context(), part("r2", "stuck", 4))
+	require.ErrorIs(t, err, transfer.ErrNotReversible)
+	require.NotNil(t, rec.Stuck)
+	for _, a := range account {
+		if a["_id"] == "c" {
+			b.Insert("accounts", a)
+		}
+	}
+	b.RecoverAll()
+	_, err = b.Reverse(t.Context(), part("r2", "stuck", 4))
+	require.NoError(t, err)
+	b.CheckBooks(bank.Balances(100, 0, 0))
 }
 
 // A repeated reversal has its outcome as long as that is stored, even if the original,
@@ -196,29 +225,29 @@ func TestReverseAgainAfterTheOriginalWasPurged(t *testing.T) {
 	for _, id := range []string{"done", "refused", "stalled"} {
 		b.MustMove(id, 10)
 	}
-	_, err := b.Reverse(t.Context(), "done", "r-done")
+	_, err := b.Reverse(t.Context(), transfer.Reversal{ID: "r-done", Of: "done", All: true})
 	require.NoError(t, err)
 	b.Dying(bank.Settles, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error { // all is prepared
-		_, err := c.Reverse(ctx, "stalled", "r-stalled")
+		_, err := c.Reverse(ctx, transfer.Reversal{ID: "r-stalled", Of: "stalled", All: true})
 		return err
 	})
 	b.SetField("accounts", "b", "balance", int64(0))
-	_, err = b.Reverse(t.Context(), "refused", "r-refused")
+	_, err = b.Reverse(t.Context(), transfer.Reversal{ID: "r-refused", Of: "refused", All: true})
 	require.ErrorIs(t, err, transfer.ErrInsufficientFunds)
 	for _, id := range []string{"done", "refused", "stalled"} {
 		b.Remove("transfers", id) // as the server does
 	}
-	rec, err := b.Reverse(t.Context(), "done", "r-done")
+	rec, err := b.Reverse(t.Context(), transfer.Reversal{ID: "r-done", Of: "done", All: true})
 	require.NoError(t, err)
 	require.Equal(t, transfer.StateSuccess, rec.State)
 	require.Equal(t, "done", rec.Reverses)
-	_, err = b.Reverse(t.Context(), "refused", "r-refused")
+	_, err = b.Reverse(t.Context(), transfer.Reversal{ID: "r-refused", Of: "refused", All: true})
 	require.ErrorIs(t, err, transfer.ErrInsufficientFunds)
-	rec, err = b.NewCoordinator(b.DB, transfer.WithStallThreshold(0)).Reverse(t.Context(), "stalled", "r-stalled")
+	rec, err = b.NewCoordinator(b.DB, transfer.WithStallThreshold(0)).Reverse(t.Context(), rest("r-stalled", "stalled"))
 	require.NoError(t, err)
 	require.Equal(t, transfer.StateSuccess, rec.State)
 	for _, id := range []string{"r-stalled", "new"} {
-		_, err = b.Reverse(t.Context(), "done", id)
+		_, err = b.Reverse(t.Context(), transfer.Reversal{ID: id, Of: "done", All: true})
 		require.ErrorIs(t, err, transfer.ErrTransferNotFound)
 	}
 	_, err = b.Get(t.Context(), "new")
@@ -237,7 +266,7 @@ func TestReversalOfWhatIsCommitted(t *testing.T) {
 		_, err := other.Recover(t.Context())
 		assert.NoError(t, err)
 	}}
-	rec, err := b.NewCoordinator(b.Through(w.Client()), transfer.WithReturnAt(transfer.AtCommit)).Reverse(t.Context(), "t", "r")
+	rec, err := b.NewCoordinator(b.Through(w.Client()), transfer.WithReturnAt(transfer.AtCommit)).Reverse(t.Context(), rest("r", "t"))
 	require.NoError(t, err)
 	require.True(t, w.HasStruck())
 	require.Contains(t, []transfer.State{transfer.StateCommitted, transfer.StateSuccess}, rec.State)
@@ -255,14 +284,14 @@ func TestReversalOfWhatIsNotSound(t *testing.T) {
 	far := b.NewCoordinator(b.DB, bank.Mirror(b.DB)...)
 	rec, err := bank.ThroughMirror(t.Context(), far)
 	require.NoError(t, err)
-	_, err = b.Reverse(t.Context(), rec.ID, "r")
+	_, err = b.Reverse(t.Context(), transfer.Reversal{ID: "r", Of: rec.ID, All: true})
 	require.ErrorContains(t, err, "mirror")
 	_, err = b.Transfer(t.Context(), bank.Move("changed", "a", "b", 20))
 	require.NoError(t, err)
 	more := bson.D{{Key: "$set", Value: bson.D{{Key: "legs.0.amount", Value: int64(-90)}}}}
 	_, err = b.DB.Collection("transfers").UpdateByID(t.Context(), "changed", more)
 	require.NoError(t, err)
-	_, err = b.Reverse(t.Context(), "changed", "r")
+	_, err = b.Reverse(t.Context(), transfer.Reversal{ID: "r", Of: "changed", All: true})
 	require.ErrorContains(t, err, "digest")
 	_, err = b.Get(t.Context(), "r")
 	require.ErrorIs(t, err, transfer.ErrTransferNotFound)
@@ -276,25 +305,26 @@ func TestReverseEndsWithClose(t *testing.T) {
 	_, err := b.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
 	require.NoError(t, err)
 	b.Dying(bank.Decision, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
-		_, err := c.Reverse(ctx, "t", "r")
+		_, err := c.Reverse(ctx, transfer.Reversal{ID: "r", Of: "t", All: true})
 		return err
 	})
-	c := b.NewCoordinator(b.DB)
+	var commands atomic.Int64
+	c := b.NewCoordinator(b.Through(options.Client().SetMonitor(&event.CommandMonitor{
+		Started: func(context.Context, *event.CommandStartedEvent) { commands.Add(1) },
+	})))
 	told := make(chan error, 1)
 	go func() {
-		_, err := c.Reverse(t.Context(), "t", "other")
+		_, err := c.Reverse(t.Context(), rest("other", "t"))
 		told <- err
 	}()
-	require.Eventually(t, func() bool { // it is refused, and waits
-		rec, err := b.Get(t.Context(), "other")
-		return err == nil && rec.State == transfer.StateFail
-	}, 5*time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return commands.Load() > 100 }, 5*time.Minute, time.Millisecond, "it asks and asks")
 	require.NoError(t, c.Close(t.Context()))
 	soon, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	select {
 	case err := <-told:
-		require.ErrorIs(t, err, transfer.ErrRequirementFailed)
+		require.ErrorIs(t, err, transfer.ErrClosed)
+		require.Equal(t, transfer.NothingStored, transfer.OutcomeOf(err))
 	case <-soon.Done():
 		require.Fail(t, "it still waits")
 	}
@@ -311,15 +341,15 @@ func TestRefusedReversalFreesTheOriginal(t *testing.T) {
 		require.NoError(t, err)
 	}
 	for range 2 {
-		_, err := b.Reverse(t.Context(), "t", "r1")
+		_, err := b.Reverse(t.Context(), transfer.Reversal{ID: "r1", Of: "t", All: true})
 		require.ErrorIs(t, err, transfer.ErrInsufficientFunds)
 	}
 	_, err := b.Transfer(t.Context(), bank.Move("earned", "c", "b", 30))
 	require.NoError(t, err)
-	_, err = b.Reverse(t.Context(), "t", "r2")
+	_, err = b.Reverse(t.Context(), transfer.Reversal{ID: "r2", Of: "t", All: true})
 	require.NoError(t, err)
 	for id, want := range map[string]error{"r1": transfer.ErrInsufficientFunds, "r2": nil, "r3": transfer.ErrAlreadyReversed} {
-		_, err := b.Reverse(t.Context(), "t", id)
+		_, err := b.Reverse(t.Context(), transfer.Reversal{ID: id, Of: "t", All: true})
 		require.ErrorIs(t, err, want, "what was told of an ID stays so")
 	}
 	b.CheckBooks(bank.Balances(100, 0, 0))
@@ -345,7 +375,7 @@ func TestOneReversalWins(t *testing.T) {
 		for i := range 8 {
 			all.Go(func() {
 				newID := fmt.Sprint("r", round, "-", i)
-				_, err := processes[i%len(processes)].Reverse(t.Context(), id, newID)
+				_, err := processes[i%len(processes)].Reverse(t.Context(), rest(newID, id))
 				mu.Lock()
 				defer mu.Unlock()
 				if err == nil {
@@ -373,7 +403,6 @@ func TestOneReversalWins(t *testing.T) {
 }
 
 // A reversal whose process has died is recovered.
-// Until then no other reversal of the original can succeed.
 func TestReversalIsRecovered(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []transfer.StallPolicy{transfer.Resume, transfer.RollBack} {
@@ -381,20 +410,11 @@ func TestReversalIsRecovered(t *testing.T) {
 		_, err := b.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
 		require.NoError(t, err)
 		b.Dying(bank.Decision, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
-			_, err := c.Reverse(ctx, "t", "r")
+			_, err := c.Reverse(ctx, transfer.Reversal{ID: "r", Of: "t", All: true})
 			return err
 		})
-		ctx, leave := context.WithCancel(t.Context())
-		end := bank.CallAll(1, func(int) (transfer.Record, error) { return b.Reverse(ctx, "t", "other") })
-		require.Eventually(t, func() bool { // it is refused, and waits
-			rec, err := b.Get(t.Context(), "other")
-			return err == nil && rec.State == transfer.StateFail
-		}, 5*time.Minute, time.Millisecond)
-		leave()
-		err = end()[0].Err
-		require.True(t, errors.Is(err, transfer.ErrRequirementFailed) || errors.Is(err, transfer.ErrInDoubt), "%v", err)
 		b.RecoverAll(transfer.WithStallPolicy(policy))
-		rec, err := b.Reverse(t.Context(), "t", "again")
+		rec, err := b.Reverse(t.Context(), transfer.Reversal{ID: "again", Of: "t", All: true})
 		if policy == transfer.Resume {
 			require.ErrorIs(t, err, transfer.ErrAlreadyReversed)
 			require.Equal(t, "r", rec.ReversedBy)
@@ -414,7 +434,7 @@ func TestReversalOutlivesTheOriginal(t *testing.T) {
 	_, err := b.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
 	require.NoError(t, err)
 	b.Dying(bank.Settles, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
-		_, err := c.Reverse(ctx, "t", "r")
+		_, err := c.Reverse(ctx, transfer.Reversal{ID: "r", Of: "t", All: true})
 		return err
 	})
 	b.Remove("transfers", "t")
@@ -479,7 +499,7 @@ func TestReversalOfWhatIsAnswered(t *testing.T) {
 			runtime.Gosched()
 		}
 	})
-	rec, err := c.Reverse(t.Context(), "t", "r")
+	rec, err := c.Reverse(t.Context(), transfer.Reversal{ID: "r", Of: "t", All: true})
 	require.NoError(t, err)
 	require.True(t, rec.State.Decided())
 	require.Greater(t, reads.Load(), int64(2))

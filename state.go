@@ -58,10 +58,12 @@ type Record struct {
 	State State
 	// Legs are the movements, one per account.
 	// Of a hold that was posted in part, they are what was posted.
+	// Each has its currency, whether the request named it with the leg or not.
 	Legs []Leg
 	// Effects are the documents that change with the money.
 	Effects []Effect
-	// Currency is the currency of all accounts, "" if they have none.
+	// Currency is the currency of all legs, "" if they have none.
+	// Where they have several, it is the one of the request.
 	Currency string
 	// Metadata is what was stored with the transfer.
 	Metadata map[string]any
@@ -90,8 +92,12 @@ type Record struct {
 	PurgeAt time.Time
 	// Reverses is the ID of the transfer that this one reverses.
 	Reverses string
-	// ReversedBy is the ID of the transfer that has reversed this one.
+	// ReversedBy is the ID of the transfer that has taken the last of this one back.
+	// It is "" while something is left to be reversed.
 	ReversedBy string
+	// Reversed is what was taken back of a transfer between two accounts.
+	// It counts reversals that have succeeded.
+	Reversed Amount
 	// Hold says that the transfer was requested by Hold.
 	Hold bool
 	// ExpiresAt is when a hold is voided unless it is decided before.
@@ -125,14 +131,25 @@ func recordOf(t document.Transfer) Record {
 		CreatedAt: t.CreatedAt, LastModified: t.LastModified, Attempts: int(t.Attempts),
 		NotBefore: t.NotBefore, PurgeAt: t.PurgeAt,
 		Failure: failureOf(t.Failure), Stuck: failureOf(t.Stuck),
-		Reverses: t.Reverses, ReversedBy: t.ReversedBy, Hold: t.Hold, ExpiresAt: t.ExpiresAt,
-		Effects: effectsOf(t), Legs: make([]Leg, len(t.Legs)),
+		Reverses: t.Reverses, ReversedBy: t.WhollyReversedBy(), Reversed: Amount{t.ReversedAmount()}, Hold: t.Hold, ExpiresAt: t.ExpiresAt,
+		Effects: effectsOf(t), Legs: legsFrom(t.Movements()),
 	}
-	for i, leg := range t.Moved() {
-		r.Legs[i] = Leg{Ledger: leg.Ledger, Account: leg.Account, Amount: Amount{leg.Amount}}
+	if currency, one := t.OneCurrency(); one {
+		r.Currency = currency
 	}
 	r.Metadata = decodeMetadata(t.Metadata)
 	return r
+}
+
+// legsFrom returns movements as the API has them.
+func legsFrom(stored []document.Leg) []Leg {
+	legs := make([]Leg, len(stored))
+	for i, leg := range stored {
+		legs[i] = Leg{
+			Ledger: leg.Ledger, Account: leg.Account, Amount: Amount{leg.Amount}, Currency: leg.Currency,
+		}
+	}
+	return legs
 }
 
 func failureOf(stored *document.Failure) *Failure {

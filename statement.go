@@ -93,6 +93,11 @@ type Entry struct {
 	At time.Time
 	// Reverses is the ID of the transfer that this one reverses.
 	Reverses string
+	// Legs are all movements of the transfer, one per account, this one among them.
+	// Of a hold that was posted in part, they are what was posted.
+	Legs []Leg
+	// Metadata is what was stored with the transfer, as in [Record].Metadata.
+	Metadata map[string]any
 }
 
 // Statement yields what was moved on an account of the default ledger: the transfers that
@@ -213,6 +218,7 @@ func (l *Ledger) walk(
 		}
 		entry := Entry{
 			TransferID: e.TransferID, Amount: Amount{e.Amount}, Balance: Amount{past.balance}, At: e.At, Reverses: e.Reverses,
+			Legs: legsFrom(e.Legs), Metadata: decodeMetadata(e.Metadata),
 		}
 		left--
 		stopped = !yield(entry)
@@ -290,20 +296,30 @@ func (l *Ledger) past(ctx context.Context, id string, before time.Time) (*past, 
 	if before.IsZero() || !before.Before(closing.At) {
 		return p, nil
 	}
-	return p, p.back(ctx, before.Add(-time.Millisecond), historyPage, passOver)
+	return p, p.passBack(ctx, before.Add(-time.Millisecond))
 }
 
-func passOver(history.Entry) bool { return true }
+// passBack goes back over what was committed after an instant, and reads the amounts
+// alone.
+//
+// The server could add them up.
+// But it would take what is no exact number for zero, and round decimals beyond 34 digits
+// on the way; and it would have to read the same documents.
+func (p *past) passBack(ctx context.Context, after time.Time) error {
+	return p.backBy(ctx, p.history.Amounts, after, historyPage, func(history.Entry) bool { return true })
+}
 
 // back goes back over what was committed after an instant, or over everything for the
 // zero instant, for as long as visit asks for more.
-//
-// The server could add up what is only passed over.
-// But it would take what is no exact number for zero, and round decimals beyond 34 digits
-// on the way; and it would have to read the same documents.
 func (p *past) back(ctx context.Context, after time.Time, size int, visit func(history.Entry) bool) error {
+	return p.backBy(ctx, p.history.Page, after, size, visit)
+}
+
+func (p *past) backBy(
+	ctx context.Context, pages pages, after time.Time, size int, visit func(history.Entry) bool,
+) error {
 	for more := true; more; {
-		page, err := p.read(ctx, history.NewestFirst, after, p.at, size)
+		page, err := p.read(ctx, pages, history.NewestFirst, after, p.at, size)
 		if err != nil {
 			return err
 		}
@@ -330,11 +346,11 @@ func (p *past) back(ctx context.Context, after time.Time, size int, visit func(h
 // forth goes back to an instant, and forward again to where it was.
 func (p *past) forth(ctx context.Context, after time.Time, size int, visit func(history.Entry) bool) error {
 	end := p.at
-	if err := p.back(ctx, after, historyPage, passOver); err != nil {
+	if err := p.passBack(ctx, after); err != nil {
 		return err
 	}
 	for more := true; more; {
-		page, err := p.read(ctx, history.OldestFirst, after, end, size)
+		page, err := p.read(ctx, p.history.Page, history.OldestFirst, after, end, size)
 		switch {
 		case err != nil:
 			return err
@@ -371,12 +387,17 @@ func (p *past) orNothing(ctx context.Context, after, before time.Time, gone erro
 	if err != nil || before.After(untouched) {
 		return withCause(gone, err)
 	}
-	page, err := p.read(ctx, history.OldestFirst, after, before, 1)
+	page, err := p.read(ctx, p.history.Amounts, history.OldestFirst, after, before, 1)
 	if err != nil || len(page.entries) > 0 {
 		return withCause(gone, err)
 	}
 	return nil
 }
+
+// pages reads a page: history.History.Page, or Amounts where the rest isn't needed.
+type pages func(
+	ctx context.Context, order history.Order, after, before time.Time, n int,
+) (entries []history.Entry, more bool, err error)
 
 // page is a part of an account's history.
 type page struct {
@@ -394,10 +415,10 @@ func (p page) mayLack(after time.Time) bool {
 // It asks afterwards from when on the history is whole: what is removed meanwhile is in
 // the page, or before that time.
 func (p *past) read(
-	ctx context.Context, order history.Order, after, before time.Time, size int,
+	ctx context.Context, pages pages, order history.Order, after, before time.Time, size int,
 ) (page page, err error) {
 	err = p.coordinator.read(ctx, func(ctx context.Context) (done bool, err error) {
-		page.entries, page.more, err = p.history.Page(ctx, order, after, before, size)
+		page.entries, page.more, err = pages(ctx, order, after, before, size)
 		return err == nil || malformed(err), err
 	})
 	if err != nil {

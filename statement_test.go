@@ -206,7 +206,7 @@ func TestStatementOfHoldsAndReversals(t *testing.T) {
 	require.NoError(t, err)
 	_, err = b.Void(t.Context(), "void")
 	require.NoError(t, err)
-	_, err = b.Reverse(t.Context(), "t", "u")
+	_, err = b.Reverse(t.Context(), transfer.Reversal{ID: "u", Of: "t", All: true})
 	require.NoError(t, err)
 	for account, want := range map[string][]string{"a": {"t -25 75", "u 25 100"}, "b": {"t 25 30", "u -25 5"}} {
 		entries := b.MustStatement(b.MustLedger(""), account, transfer.StatementQuery{})

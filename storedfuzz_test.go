@@ -345,7 +345,7 @@ func (l *leftover) set(name string, value any) {
 	l.document[i].Value = value
 }
 
-// damageLeg changes, removes or repeats a leg.
+// damageLeg changes, removes or repeats a leg, or puts it into another currency.
 func (l *leftover) damageLeg(d *dice) {
 	legs := make([]bson.D, len(l.legs))
 	for i, leg := range l.legs {
@@ -355,7 +355,9 @@ func (l *leftover) damageLeg(d *dice) {
 		}
 	}
 	i := d.roll(len(legs))
-	switch d.roll(5) {
+	switch d.roll(6) {
+	case 5:
+		legs[i] = append(legs[i], bson.E{Key: "currency", Value: choose[any](d, "EUR", "", d.value(1))})
 	case 0:
 		legs = slices.Delete(legs, i, i+1)
 	case 1:
@@ -384,7 +386,7 @@ func FuzzStoredTransfer(f *testing.F) {
 		for field := range byte(len(damageable())) {
 			f.Add(append(begin[:len(begin):len(begin)], 1, 0, field, field+state, field, 2, state, 0, 5))
 		}
-		for kind := range byte(5) {
+		for kind := range byte(6) {
 			f.Add(append(begin[:len(begin):len(begin)], 1, 5, state, kind, 0, 7, 2, 5, 4-kind, state))
 		}
 	}

@@ -25,7 +25,7 @@ type Request struct {
 	From, To string
 	// Amount is what From and To move, and is positive.
 	Amount Amount
-	// Legs are signed movements that sum to zero.
+	// Legs are signed movements that sum to zero, in each currency.
 	// They take the place of From, To and Amount.
 	Legs []Leg
 	// AtMost moves what From can spend, up to Amount.
@@ -39,7 +39,8 @@ type Request struct {
 	// Effects are documents that change in step with the money: none of them before it
 	// moves, all of them once it does.
 	Effects []Effect
-	// Currency must be the currency of every account in the transfer.
+	// Currency must be the currency of every account in the transfer, but for those whose
+	// leg names another one.
 	// Defaults to "", for accounts that have none.
 	Currency string
 	// NotBefore is when workers may begin, by the server's clock.
@@ -64,7 +65,15 @@ type Leg struct {
 	Account string
 	// Amount is taken from the account where it is negative, and added where it is
 	// positive.
+	// All amounts in one currency are units, or all are decimals.
 	Amount Amount
+	// Currency must be the currency of the account, and all legs on an account name the
+	// same one.
+	// A transfer whose legs have several currencies is an exchange: see
+	// [Coordinator.Transfer].
+	// In a [Record] it is always filled in; asking with it again is the same payload.
+	// Defaults to "", which stands for [Request].Currency.
+	Currency string
 }
 
 // Transfer moves money, and answers with the record once the money is there.
@@ -89,6 +98,13 @@ type Leg struct {
 //     An earlier call with the same ID keeps its outcome, even a success.
 //     So don't conclude that nothing moved, and ask again with the same ID.
 //   - ErrIDConflict: the ID was used with another payload; the record is the first one's.
+//
+// Legs in several currencies are an exchange: one transfer, which happens in all of them
+// or in none.
+// Each currency sums to zero by itself, so the money of an exchange goes through accounts
+// of whoever trades, one in each currency.
+// The rate is what the amounts come to; the library neither knows nor rounds one.
+// An exchange is held, posted and reversed as any transfer.
 //
 // A refused transfer can't be undone while an account that it has debited can't be
 // written.

@@ -89,7 +89,7 @@ func (s shop) pay(ctx context.Context, id, from, to string, units int64) error {
 // refund reverses the payment and prints the outcome.
 // It returns an error if the outcome is not the expected one.
 func (s shop) refund(ctx context.Context, id string, expected error) error {
-	rec, err := s.coord.Reverse(ctx, payment, id)
+	rec, err := s.coord.Reverse(ctx, transfer.Reversal{ID: id, Of: payment, All: true})
 	switch {
 	case !errors.Is(err, expected):
 		return errors.Join(fmt.Errorf("%s did not go as expected", id), err)

@@ -2,6 +2,8 @@ package audit
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/mongotransfer/transfer/internal/document"
@@ -114,28 +116,45 @@ func wrongTime(t *Transfer, now time.Time) string {
 	return ""
 }
 
-// wrongLegs checks the legs: they move something on each account once, in amounts of one
-// kind, and sum to zero.
+// wrongLegs checks the legs: they move something on each account once, and those in one
+// currency are amounts of one kind and sum to zero.
 func wrongLegs(t *Transfer) string {
-	var sum money.Sum
+	sums := map[string]*legSum{} // by currency
 	accounts := map[[2]string]bool{}
 	for _, leg := range t.Legs {
+		currency := t.CurrencyOf(leg)
+		if sums[currency] == nil {
+			sums[currency] = &legSum{kind: leg.Amount.Kind()}
+		}
+		sum := sums[currency]
 		sum.Add(leg.Amount)
 		account := [2]string{leg.Ledger, leg.Account}
 		switch {
 		case leg.Amount.Sign() == 0:
 			return fmt.Sprintf("moves nothing on account %q", leg.Account)
-		case leg.Amount.Kind() != t.Legs[0].Amount.Kind():
+		case leg.Amount.Kind() != sum.kind:
 			return "moves whole units and decimals"
 		case accounts[account]:
 			return fmt.Sprintf("has two legs for account %q", leg.Account)
 		}
 		accounts[account] = true
 	}
-	if sum.Sign() != 0 {
-		return fmt.Sprintf("its legs sum to %s", &sum)
+	for _, currency := range slices.Sorted(maps.Keys(sums)) {
+		switch sum := sums[currency]; {
+		case sum.Sign() == 0:
+		case len(sums) == 1:
+			return fmt.Sprintf("its legs sum to %s", sum)
+		default:
+			return fmt.Sprintf("its legs in currency %q sum to %s", currency, sum)
+		}
 	}
 	return ""
+}
+
+// legSum is the sum of a transfer's legs in one currency, whose amounts are of one kind.
+type legSum struct {
+	money.Sum
+	kind money.Kind
 }
 
 // wrongHold checks a hold: it has an end, it holds money once everything is prepared, and

@@ -110,17 +110,23 @@ func lookUp(
 	return found, nil
 }
 
-// countInTransit adds the money that a marker or a done mark stands for to the sums.
+// countInTransit adds the money that a marker or a done mark stands for to the sums. It
+// is in the currency of the leg, in which it was taken or is paid in.
 func (p *pass) countInTransit(d *Document, m Marker, t *Transfer) {
 	if t == nil || t.Err != nil {
 		return
 	}
-	if amount, moving := inTransit(p.reader, d, m, t); moving {
-		p.totalOf(d.Collection.Name, t.Currency, amount.Kind()).inTransit.Add(amount)
+	leg, is := participantOf(p.reader, d, t)
+	if !is || leg.Amount == nil {
+		return
+	}
+	if amount, moving := inTransit(*leg.Amount, m, t); moving {
+		p.totalOf(d.Collection.Name, leg.Currency, amount.Kind()).inTransit.Add(amount)
 	}
 }
 
-// inTransit returns the money that a marker stands for and that is on no balance.
+// inTransit returns the money that a marker stands for and that is on no balance, given
+// the amount of the leg.
 //
 //   - Before the decision is stored it is what a debit has taken, less what done marks
 //     have paid in: all that was taken counts until then, where it was taken from.
@@ -128,18 +134,14 @@ func (p *pass) countInTransit(d *Document, m Marker, t *Transfer) {
 //     hold that was posted in part has not returned yet. A done mark has received it.
 //   - After the decision to roll back it is what a debit has not been given back.
 //
-// So the sums of each ledger change when the decision is stored, and at no other moment:
+// So the sums of each ledger, in each currency, change when the decision is stored, and
+// at no other moment:
 //
 //  1. A transfer takes 60 from one ledger: 60 less on its balances, 60 in transit.
 //  2. It pays them into another one, and is not recorded yet: 60 more on its balances,
 //     -60 in transit.
 //  3. The commit is recorded, and nothing is in transit in either.
-func inTransit(r *Reader, d *Document, m Marker, t *Transfer) (money.Amount, bool) {
-	p, is := participantOf(r, d, t)
-	if !is || p.Amount == nil {
-		return money.Amount{}, false
-	}
-	amount := *p.Amount
+func inTransit(amount money.Amount, m Marker, t *Transfer) (money.Amount, bool) {
 	if m.Done {
 		return amount.Neg(), t.State == protocol.Preparing
 	}

@@ -23,6 +23,8 @@ type Participant struct {
 	Name string
 	// Amount is that of a leg, and nil for other participants.
 	Amount *money.Amount
+	// Currency is that of a leg.
+	Currency string
 	// MayBeGone says that nothing is owed to the document when it is gone.
 	MayBeGone bool
 
@@ -33,16 +35,16 @@ type Participant struct {
 func (r *Reader) participants(t document.Transfer) []Participant {
 	participants := make([]Participant, 0, t.MaxParticipants())
 	for p := range t.Participants() {
-		participants = append(participants, r.participant(p))
+		participants = append(participants, r.participant(t, p))
 	}
 	return participants
 }
 
-func (r *Reader) participant(of document.Participant) Participant {
+func (r *Reader) participant(t document.Transfer, of document.Participant) Participant {
 	p := Participant{ID: of.ID(), Name: of.FullName()}
 	switch {
 	case of.Leg != nil:
-		p.Namespace, p.Amount = of.Leg.Namespace, &of.Leg.Amount
+		p.Namespace, p.Amount, p.Currency = of.Leg.Namespace, &of.Leg.Amount, t.CurrencyOf(*of.Leg)
 		id, err := r.catalog.IDs.Encode(of.Leg.Account)
 		if err != nil {
 			return p

@@ -117,6 +117,22 @@ func (r *Reader) readTransfers(ctx context.Context, of Range) iter.Seq2[*Transfe
 	}
 }
 
+// findReversals yields the reversals of some transfers.
+func (r *Reader) findReversals(ctx context.Context, originals []string) iter.Seq2[*Transfer, error] {
+	return func(yield func(*Transfer, error) bool) {
+		filter := bson.D{{Key: "reverses", Value: bson.D{{Key: "$in", Value: originals}}}}
+		for raw, err := range find(ctx, r.catalog.Majority, filter, typeOfMetadata()) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if !yield(r.transfer(raw.Lookup("stored").Document()), nil) {
+				return
+			}
+		}
+	}
+}
+
 // ReadDocuments yields the accounts of a range.
 // Of a collection without accounts it yields all documents that have markers.
 // An error ends it.

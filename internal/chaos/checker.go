@@ -26,8 +26,8 @@ const (
 type checker struct {
 	// db is reached directly, and not over the wires.
 	db *mongo.Database
-	// put is how much money was put in.
-	put      int64
+	// put is how much money was put in, by currency.
+	put      map[string]int64
 	findings *findings
 
 	mu     sync.Mutex
@@ -109,9 +109,10 @@ func readAll(ctx context.Context, from *mongo.Collection, filter bson.D, into an
 
 // check checks one snapshot.
 func (c *checker) check(accounts map[string]accountDocument, transfers map[string]transferDocument) {
-	sum, transit := int64(0), int64(0)
+	sums, transit := map[string]int64{}, map[string]int64{} // by currency
 	for _, a := range accounts {
-		sum += a.Balance
+		currency := currencyOf(a.ID)
+		sums[currency] += a.Balance
 		for key, amount := range a.Pending {
 			id, done := traceOf(key)
 			t, stored := transfers[id]
@@ -123,9 +124,9 @@ func (c *checker) check(accounts map[string]accountDocument, transfers map[strin
 				c.findings.add("marker "+a.ID+" "+id, "%s\n%s", wrong, story(map[string]accountDocument{a.ID: a}, map[string]transferDocument{id: t}))
 			}
 			if done {
-				transit -= t.paidIn(amount)
+				transit[currency] -= t.paidIn(amount)
 			} else {
-				transit += t.waiting(amount)
+				transit[currency] += t.waiting(amount)
 			}
 		}
 		if a.Balance < a.Floor {
@@ -135,11 +136,15 @@ func (c *checker) check(accounts map[string]accountDocument, transfers map[strin
 			c.findings.add("closed "+a.ID, "account %s is closed and has markers\n    %s", a.ID, a)
 		}
 	}
-	if more := sum + transit - c.put; more != 0 {
-		c.findings.add(fmt.Sprint("sum ", more), "%d were put in; the balances are %d, in transit are %d\n%s",
-			c.put, sum, transit, story(accounts, transfers))
+	moving := false
+	for currency, put := range c.put {
+		if more := sums[currency] + transit[currency] - put; more != 0 {
+			c.findings.add(fmt.Sprintf("sum %d %s", more, currency), "currency %q: %d were put in; the balances are %d, in transit are %d\n%s",
+				currency, put, sums[currency], transit[currency], story(accounts, transfers))
+		}
+		moving = moving || transit[currency] > 0
 	}
-	if transit > 0 {
+	if moving {
 		c.moving++
 	}
 	for id, t := range transfers {

@@ -47,7 +47,7 @@ func TestCheckFinds(t *testing.T) {
 		{"decided the other way", transfer.StateCommitted, 70, 30, map[string]int64{rich: -30}, "moved was Rollback, and then Committed"},
 	}
 	for _, test := range tests {
-		c := &checker{put: 100, findings: newFindings(), seen: map[string]transfer.State{}}
+		c := &checker{put: map[string]int64{"": 100}, findings: newFindings(), seen: map[string]transfer.State{}}
 		if strings.HasPrefix(test.want, "moved was") {
 			c.seen["moved"] = transfer.StateRollback
 		}
@@ -74,6 +74,17 @@ func TestCheckFinds(t *testing.T) {
 		}
 		require.Contains(t, strings.Join(told, "\n"), test.want, test.name)
 	}
+}
+
+// Money that is missing in one currency is not made up for by more of another one.
+func TestCheckFindsMixedCurrencies(t *testing.T) {
+	rich, dollars := accountName(0), accountName(3)
+	c := &checker{put: map[string]int64{"": 100, "USD": 100}, findings: newFindings(), seen: map[string]transfer.State{}}
+	c.check(map[string]accountDocument{rich: {ID: rich, Balance: 100}, dollars: {ID: dollars, Balance: 100}}, nil)
+	requireFound(t, c.findings, "", "as they were put in")
+	c.check(map[string]accountDocument{rich: {ID: rich, Balance: 90}, dollars: {ID: dollars, Balance: 110}}, nil)
+	requireFound(t, c.findings, `currency "USD": 100 were put in; the balances are 110, in transit are 0`, "mixed")
+	requireFound(t, c.findings, `currency "": 100 were put in; the balances are 90, in transit are 0`, "mixed")
 }
 
 // A closed account has no markers, and a marker has a transfer.

@@ -6,9 +6,10 @@
 // A replica set of three members serves several worker processes, which are this same
 // program, started again.
 // Each worker has a coordinator and several callers.
-// The callers use all verbs on the same accounts: they transfer, submit, wait, cancel,
-// hold, post, void and reverse, let holds expire, pay the same orders, ask again, close,
-// reopen, freeze and unfreeze accounts, and recover with a threshold of zero.
+// The callers use all verbs on the same accounts: they transfer, exchange currencies,
+// submit, wait, cancel, hold, post, void and reverse, let holds expire, pay the same
+// orders, ask again, close, reopen, freeze and unfreeze accounts, and recover with a
+// threshold of zero.
 // A worker reports each call and each answer to its parent on a pipe.
 // So when a worker is killed, no answer is lost except those that it never gave.
 //
@@ -22,7 +23,8 @@
 //     after their senders gave up: workers reach the servers only through its wires,
 //     which distinguish the commands;
 //   - reads snapshots, and checks that balances and money in transit add up to what was
-//     put in, and that no order shows a payment before the payment is committed.
+//     put in, in each currency, and that no order shows a payment before the payment is
+//     committed.
 //
 // At the end everything is healed, recovery runs until no transfer is open, and the
 // messages that were held back arrive.

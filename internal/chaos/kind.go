@@ -1,8 +1,12 @@
 package chaos
 
-import "github.com/mongotransfer/transfer"
+import (
+	"slices"
 
-// What became of holds, payments and reversals.
+	"github.com/mongotransfer/transfer"
+)
+
+// What became of holds, payments, reversals and exchanges.
 // Each run must have seen some of each.
 const (
 	holdPosted       = "holds posted"
@@ -13,6 +17,7 @@ const (
 	orderRefused     = "payments of orders that were paid, or about to be"
 	transferReversed = "transfers reversed"
 	reversalRefused  = "reversals refused"
+	exchanged        = "exchanges"
 )
 
 // kind returns what became of a transfer at rest, or "" for an ordinary transfer.
@@ -32,8 +37,17 @@ func (t transferDocument) kind() string {
 		return transferReversed
 	case reverses:
 		return reversalRefused
+	case success && t.exchange():
+		return exchanged
 	}
 	return ""
+}
+
+// exchange reports whether the transfer has legs in several currencies.
+func (t transferDocument) exchange() bool {
+	return slices.ContainsFunc(t.Legs, func(leg legDocument) bool {
+		return currencyOf(leg.Account) != currencyOf(t.Legs[0].Account)
+	})
 }
 
 func (t transferDocument) kindOfHold(success bool) string {

@@ -50,7 +50,7 @@ func TestCheckKnowsParts(t *testing.T) {
 		{"nothing returned", transfer.StateCommitted, 70, 0, map[string]int64{poor: 30}, "in transit are 10"},
 	}
 	for _, test := range tests {
-		c := &checker{put: 100, findings: newFindings(), seen: map[string]transfer.State{}}
+		c := &checker{put: map[string]int64{"": 100}, findings: newFindings(), seen: map[string]transfer.State{}}
 		accounts := map[string]accountDocument{rich: {ID: rich, Balance: test.rich}, poor: {ID: poor, Balance: test.poor}}
 		for id, amount := range test.markers {
 			account := accounts[id]

@@ -26,7 +26,7 @@ type Report struct {
 	Promised int
 	// Answers counts the answers by verb and word.
 	Answers map[event]int
-	// Kinds counts what became of holds, payments and reversals.
+	// Kinds counts what became of holds, payments, reversals and exchanges.
 	Kinds map[string]int
 	// Recoveries counts what became of the transfers that recovery found.
 	Recoveries map[string]int

@@ -54,7 +54,7 @@ func (c *caller) reversal(ctx context.Context, id string) {
 	original, _ := originalOf(id)
 	c.callEntry(ctx, entry{Verb: verbReverse, ID: id, Known: c.knows(original), Succeeded: c.succeeded[original]},
 		func(ctx context.Context, _ string) (transfer.Record, error) {
-			return c.coord.Reverse(ctx, original, id)
+			return c.coord.Reverse(ctx, transfer.Reversal{ID: id, Of: original, All: true})
 		})
 }
 

@@ -142,12 +142,12 @@ func (r *run) open(ctx context.Context) error {
 	if err := openOrders(ctx, r.db); err != nil {
 		return err
 	}
-	r.checker = &checker{db: r.db, findings: r.findings, seen: map[string]transfer.State{}}
+	r.checker = &checker{db: r.db, put: map[string]int64{}, findings: r.findings, seen: map[string]transfer.State{}}
 	for _, account := range r.bank.initial() {
 		if _, err := r.coord.OpenAccount(ctx, account); err != nil {
 			return err
 		}
-		r.checker.put += units(account.Balance)
+		r.checker.put[account.Currency] += units(account.Balance)
 	}
 	return nil
 }

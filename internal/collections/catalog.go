@@ -90,6 +90,7 @@ func New(config Config) (*Catalog, error) {
 		c.Documents[name].Namesakes = c.ledgersOf(c.Documents[name].Namespace)
 	}
 	c.Originals = c.collection(document.Originals, config.Transfers, document.Fields{Pending: "pending", Fence: "fence"})
+	c.Originals.Originals = true
 	if err := c.requireFreeNotes(); err != nil {
 		return nil, err
 	}

@@ -13,6 +13,8 @@ type Collection struct {
 	Name string
 	// Documents says that effects change its documents, which are not accounts.
 	Documents bool
+	// Originals says that they are transfers, which reversals change.
+	Originals bool
 	// Fields are the names of the fields of its documents.
 	Fields document.Fields
 	// Namespace is its database and its name, such as "bank.accounts".
@@ -30,6 +32,15 @@ type Collection struct {
 // Address returns what it is registered as.
 func (l *Collection) Address() document.Address {
 	return document.Address{Documents: l.Documents, Name: l.Name}
+}
+
+// Projection returns the fields by which its documents are judged.
+func (l *Collection) Projection() bson.D {
+	fields := l.Fields.Projection()
+	if l.Originals {
+		fields = append(fields, document.OriginalProjection()...)
+	}
+	return fields
 }
 
 // Cluster is where commands go. It can be compared.

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"math"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -18,6 +19,7 @@ type given struct {
 	floor    any           // as it is stored; nil: missing
 	fence    bson.RawValue // as it is stored; the zero value: missing
 	currency any           // as it is stored; nil: missing
+	names    string        // the currency that legs on it name; "": that of their transfer
 
 	paper   *paper // not nil: it is a document that effects are about
 	fields  bson.D // of the document
@@ -179,15 +181,20 @@ func (s scene) drawFence(t *rapid.T, a *given) {
 	}
 }
 
+// drawCurrency draws which currency the legs on an account name, and which one it has.
+// That of the transfers is a foreign one where the legs name another.
 func (s scene) drawCurrency(t *rapid.T, a *given) {
-	switch {
-	case a.Foreign && s.currency == "":
+	a.names = oneOf(t, "currency of the legs", "", "", "GBP")
+	switch asked := cmp.Or(a.names, s.currency); {
+	case a.Foreign && asked == "":
 		a.currency = oneOf[any](t, "foreign currency", "EUR", bson.A{nil})
+	case a.Foreign && a.names != "" && s.currency != "":
+		a.currency = oneOf[any](t, "foreign currency", s.currency, "USD", nil, bson.A{asked})
 	case a.Foreign:
-		a.currency = oneOf[any](t, "foreign currency", "USD", nil, bson.A{"EUR"})
-	case s.currency == "":
+		a.currency = oneOf[any](t, "foreign currency", "USD", nil, bson.A{asked})
+	case asked == "":
 		a.currency = oneOf[any](t, "no currency", nil, "")
 	default:
-		a.currency = s.currency
+		a.currency = asked
 	}
 }

@@ -166,6 +166,7 @@ func (b *bank) transfer(i int) document.Transfer {
 		t.Legs = append(t.Legs, document.Leg{
 			Ledger: name, Namespace: wire.NamespaceOf(b.accounts(name != "")),
 			Account: accountIDs()[leg.Account], Amount: b.scene.coin.amount(leg.Amount),
+			Currency: b.scene.accounts[leg.Account].names,
 		})
 	}
 	return t

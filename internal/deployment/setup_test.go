@@ -28,9 +28,13 @@ func TestSetupIsIdempotent(t *testing.T) {
 		"unfinished": `{"hold": {"$numberInt":"1"},"epoch": {"$numberInt":"1"},"notBefore": {"$numberInt":"1"},"createdAt": {"$numberInt":"1"}}`,
 		"holds":      `{"state": {"$numberInt":"1"},"expiresAt": {"$numberInt":"1"}}`,
 		"committed":  `{"legs.account": {"$numberInt":"1"},"legs.ledger": {"$numberInt":"1"},"committedAt": {"$numberInt":"1"}}`,
-		"failures":   `{"legs.account": {"$numberInt":"1"},"legs.ledger": {"$numberInt":"1"},"createdAt": {"$numberInt":"1"}}`,
-		"created":    `{"createdAt": {"$numberInt":"-1"},"_id": {"$numberInt":"-1"}}`,
-		"purge":      `{"purgeAt": {"$numberInt":"1"}}`,
+		"account": `{"legs.account": {"$numberInt":"1"},"legs.ledger": {"$numberInt":"1"},` +
+			`"createdAt": {"$numberInt":"-1"},"_id": {"$numberInt":"-1"}}`,
+		"created":   `{"createdAt": {"$numberInt":"-1"},"_id": {"$numberInt":"-1"}}`,
+		"held":      `{"createdAt": {"$numberInt":"-1"},"_id": {"$numberInt":"-1"}}`,
+		"failed":    `{"createdAt": {"$numberInt":"-1"},"_id": {"$numberInt":"-1"}}`,
+		"reversals": `{"reverses": {"$numberInt":"1"},"createdAt": {"$numberInt":"-1"},"_id": {"$numberInt":"-1"}}`,
+		"purge":     `{"purgeAt": {"$numberInt":"1"}}`,
 	}, before)
 	for _, accounts := range []string{"accounts", "accounts_eu"} {
 		assert.Len(t, indexes(b, accounts), 1)

@@ -79,16 +79,9 @@ func WithLeg(leg bson.D) bson.E {
 	return bson.E{Key: "legs", Value: bson.D{{Key: "$elemMatch", Value: leg}}}
 }
 
-// OfAccount selects an account's transfers.
-// Each is unfinished, or was committed, or has failed: there is an index of each.
+// OfAccount selects an account's transfers, by an index.
 func OfAccount(ledger, account string) bson.E {
-	leg := WithLeg(bson.D{{Key: "account", Value: account}, {Key: "ledger", Value: ledger}})
-	exists := bson.D{{Key: "$exists", Value: true}}
-	return bson.E{Key: "$or", Value: bson.A{
-		bson.D{{Key: "open", Value: true}, AnyHold(), leg},
-		bson.D{{Key: "committedAt", Value: exists}, leg},
-		bson.D{{Key: "failure", Value: exists}, leg},
-	}}
+	return WithLeg(bson.D{{Key: "account", Value: account}, {Key: "ledger", Value: ledger}})
 }
 
 // NoHold selects what is no hold, by the index of unfinished work.
@@ -99,14 +92,4 @@ func NoHold() bson.E {
 // AnyHold selects everything, and names the first key of that index so that it is used.
 func AnyHold() bson.E {
 	return bson.E{Key: "hold", Value: bson.D{{Key: "$in", Value: bson.A{nil, false, true}}}}
-}
-
-// IsStuck selects, by the index of unfinished work, what an execution has left with a
-// reason.
-func IsStuck() bson.D {
-	return bson.D{
-		{Key: "open", Value: true},
-		AnyHold(),
-		{Key: "stuck", Value: bson.D{{Key: "$exists", Value: true}}},
-	}
 }

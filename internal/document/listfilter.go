@@ -22,6 +22,36 @@ func CreatedBetween(after, before time.Time) bson.D {
 	return bson.D{{Key: "createdAt", Value: created}}
 }
 
+// CreatedWith selects transfers of one millisecond whose IDs come before another one.
+func CreatedWith(created time.Time, beforeID string) bson.D {
+	return bson.D{
+		{Key: "createdAt", Value: bson.D{{Key: "$eq", Value: created}}},
+		{Key: "_id", Value: bson.D{{Key: "$lt", Value: beforeID}}},
+	}
+}
+
+// Unfinished selects what is not final, by an index.
+func Unfinished() bson.D { return bson.D{{Key: "open", Value: true}, AnyHold()} }
+
+// HasFailed selects what was rolled back, or is being, by an index.
+func HasFailed() bson.E { return bson.E{Key: "failure", Value: bson.D{{Key: "$exists", Value: true}}} }
+
+// IsStuck selects what an execution has left with a reason, of what is unfinished.
+func IsStuck() bson.E { return bson.E{Key: "stuck", Value: bson.D{{Key: "$exists", Value: true}}} }
+
+// IsHeld selects, of transfers in Preparing, the holds that are held, by an index.
+func IsHeld() bson.D {
+	return bson.D{{Key: "open", Value: true}, {Key: "hold", Value: true}, {Key: "held", Value: true}}
+}
+
+// ExpiresBefore selects holds that expire before an instant.
+func ExpiresBefore(instant time.Time) bson.E {
+	return bson.E{Key: "expiresAt", Value: bson.D{{Key: "$lt", Value: instant}}}
+}
+
+// Reverses selects the transfers that reverse another one, by an index.
+func Reverses(id string) bson.E { return bson.E{Key: "reverses", Value: id} }
+
 // WithMetadata selects transfers whose metadata has equal values of the given keys.
 func WithMetadata(metadata bson.Raw) bson.D {
 	elements, err := metadata.Elements()

@@ -3,6 +3,7 @@
 package document
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -34,8 +35,13 @@ func (t *Transfer) Size() int {
 // listBytes returns about what the lists and the metadata of a transfer take.
 func (t *Transfer) listBytes() int {
 	sum := len(t.Metadata)
-	for _, leg := range t.Legs {
-		sum += 2*wire.ElementBytes + len(leg.Ledger) + len(leg.Namespace) + len(leg.Account)
+	for _, legs := range [...][]Leg{t.Legs, t.Whole} {
+		for _, leg := range legs {
+			sum += 2*wire.ElementBytes + len(leg.Ledger) + len(leg.Namespace) + len(leg.Account)
+			if leg.Currency != "" {
+				sum += wire.ElementBytes + len(leg.Currency)
+			}
+		}
 	}
 	for _, e := range t.Effects {
 		sum += 2*wire.ElementBytes + len(e.Documents) + len(e.Namespace) + len(e.ID.Value) + len(e.Require) + len(e.Set)
@@ -55,7 +61,7 @@ type Transfer struct {
 	// Legs are the movements, and Effects the changes of documents.
 	Legs    []Leg    `bson:"legs"`
 	Effects []Effect `bson:"effects,omitempty"`
-	// Currency is required of each account.
+	// Currency is required of each account whose leg has none of its own.
 	Currency string `bson:"currency,omitempty"`
 	// Digest stands for what was asked for.
 	Digest Digest `bson:"digest"`
@@ -98,9 +104,21 @@ type Transfer struct {
 	AtMost *money.Amount `bson:"atMost,omitempty"`
 
 	// Reverses is the transfer that this one reverses.
+	// Part says that a part of it was asked for, by amount or by legs, and not all that
+	// is left.
 	Reverses string `bson:"reverses,omitempty"`
-	// ReversedBy is the transfer that has reversed this one.
+	Part     bool   `bson:"part,omitempty"`
+	// Whole is what a reversal of all that is left would move if all were left, where
+	// that is more than its legs.
+	Whole []Leg `bson:"whole,omitempty"`
+	// Plan counts how often such a reversal was planned anew, because less was left.
+	Plan int64 `bson:"plan,omitempty"`
+	// ReversedBy is the latest transfer that has reversed this one or a part of it.
 	ReversedBy string `bson:"reversedBy,omitempty"`
+	// Reversed is what the legs of all these have moved, by [Leg.ReversedKey].
+	// Without it, what is reversed is reversed as a whole: so the release before stores
+	// it.
+	Reversed bson.Raw `bson:"reversed,omitempty"`
 	// Pending has the marker of a reversal under way.
 	Pending bson.Raw `bson:"pending,omitempty"`
 }
@@ -131,6 +149,46 @@ func (t Transfer) Moved() []Leg {
 		}
 	}
 	return moved
+}
+
+// CurrencyOf returns the currency of a leg: its own, or the transfer's.
+func (t *Transfer) CurrencyOf(leg Leg) string { return cmp.Or(leg.Currency, t.Currency) }
+
+// Movements returns what [Transfer.Moved] returns, each leg with its currency.
+func (t Transfer) Movements() []Leg {
+	legs := slices.Clone(t.Moved())
+	for i := range legs {
+		legs[i].Currency = t.CurrencyOf(legs[i])
+	}
+	return legs
+}
+
+// OneCurrency returns the currency that all legs have. It reports false where they have
+// several: the transfer is an exchange.
+func (t *Transfer) OneCurrency() (currency string, one bool) {
+	if len(t.Legs) == 0 {
+		return t.Currency, true
+	}
+	currency = t.CurrencyOf(t.Legs[0])
+	for _, leg := range t.Legs[1:] {
+		if t.CurrencyOf(leg) != currency {
+			return "", false
+		}
+	}
+	return currency, true
+}
+
+// ShareCurrency brings the currencies of the legs into the form in which they are stored:
+// one that all legs have is the transfer's, and no leg repeats that of the transfer.
+func (t *Transfer) ShareCurrency() {
+	if currency, one := t.OneCurrency(); one {
+		t.Currency = currency
+	}
+	for i := range t.Legs {
+		if t.Legs[i].Currency == t.Currency {
+			t.Legs[i].Currency = ""
+		}
+	}
 }
 
 // DueOnSettle returns what a participant with an amount is paid when its transfer is
@@ -188,12 +246,21 @@ func (t Transfer) SoundDecision() bool {
 	return !t.CommittedAt.IsZero() == t.State.Forward() && (t.Failure != nil) == t.State.Back()
 }
 
-// Reserved reports whether a reversal has reserved the transfer.
-func (t Transfer) Reserved() bool {
-	return slices.ContainsFunc(wire.Elements(t.Pending), func(e bson.RawElement) bool {
-		_, done := CutDone(e.Key())
-		return !done
-	})
+// ReservedByOther returns the ID of a reversal that has reserved the transfer, other than
+// the given one; "" if there is none.
+func (t Transfer) ReservedByOther(id string) string {
+	own := MarkerKey(id)
+	for _, e := range wire.Elements(t.Pending) {
+		key := e.Key()
+		if _, done := CutDone(key); done || key == own {
+			continue
+		}
+		if other, ok := spelledID(key); ok {
+			return other
+		}
+		return key
+	}
+	return ""
 }
 
 // Leg is one movement as it is stored.
@@ -206,6 +273,9 @@ type Leg struct {
 	Account string `bson:"account"`
 	// Amount is negative for a debit.
 	Amount money.Amount `bson:"amount"`
+	// Currency is required of the account. It is stored where it is another one than the
+	// transfer's: see [Transfer.CurrencyOf].
+	Currency string `bson:"currency,omitempty"`
 }
 
 // Effect is a change of a document as it is stored.

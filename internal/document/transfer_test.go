@@ -23,7 +23,7 @@ func TestReserved(t *testing.T) {
 				raw, err = bson.Marshal(pending)
 				require.NoError(t, err)
 			}
-			require.Equal(t, reserved, Transfer{Pending: raw}.Reserved(), "%v", pending)
+			require.Equal(t, reserved, Transfer{Pending: raw}.ReservedByOther("") != "", "%v", pending)
 		}
 	}
 }

@@ -16,16 +16,7 @@ func (t *Transfer) Encode() bson.Raw {
 	m.Text("_id", t.ID)
 	m.Text("state", string(t.State))
 	m.Flag("open", t.Open)
-	m.BeginArray("legs")
-	for i, leg := range t.Legs {
-		m.Begin(wire.Index(i))
-		m.Text("ledger", leg.Ledger)
-		m.Text("ns", leg.Namespace)
-		m.Text("account", leg.Account)
-		m.Amount("amount", leg.Amount)
-		m.End()
-	}
-	m.End()
+	writeLegs(m, "legs", t.Legs)
 	writeEffects(m, t.Effects)
 	if t.Currency != "" {
 		m.Text("currency", t.Currency)
@@ -50,11 +41,33 @@ func (t *Transfer) Encode() bson.Raw {
 	if t.Reverses != "" {
 		m.Text("reverses", t.Reverses)
 	}
+	if t.Part {
+		m.Flag("part", true)
+	}
+	if len(t.Whole) > 0 {
+		writeLegs(m, "whole", t.Whole)
+	}
 	if len(t.Metadata) > 0 {
 		m.Document("metadata", t.Metadata)
 	}
 	m.End()
 	return m.Data
+}
+
+func writeLegs(m *wire.Message, field string, legs []Leg) {
+	m.BeginArray(field)
+	for i, leg := range legs {
+		m.Begin(wire.Index(i))
+		m.Text("ledger", leg.Ledger)
+		m.Text("ns", leg.Namespace)
+		m.Text("account", leg.Account)
+		m.Amount("amount", leg.Amount)
+		if leg.Currency != "" {
+			m.Text("currency", leg.Currency)
+		}
+		m.End()
+	}
+	m.End()
 }
 
 func writeEffects(m *wire.Message, effects []Effect) {

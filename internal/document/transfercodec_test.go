@@ -21,7 +21,7 @@ func TestEncodeAllocatesLittle(t *testing.T) {
 	require.NoError(t, err)
 	for _, n := range []int{1, 20, document.MaxIDBytes} {
 		text, now, half := strings.Repeat("x", n), time.Now(), money.Units(1).Decimal()
-		leg := document.Leg{Ledger: text, Namespace: text, Account: text, Amount: half}
+		leg := document.Leg{Ledger: text, Namespace: text, Account: text, Amount: half, Currency: text}
 		tr := document.Transfer{
 			ID: text, State: protocol.Initiated, Open: true, Legs: []document.Leg{leg, leg}, Currency: text,
 			Digest: document.Digest{Format: document.Format, Sum: make([]byte, 33)}, Owner: text, CreatedAt: now, LastModified: now, NotBefore: now,

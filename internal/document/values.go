@@ -3,7 +3,6 @@ package document
 import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
@@ -11,17 +10,6 @@ import (
 type Values struct {
 	// Require and Set are fields and their values.
 	Require, Set bson.Raw
-}
-
-// ReversedBy returns what a reversal requires of the transfer that it reverses, and sets
-// there: it must be a Success, and no other transfer may have reversed it.
-func ReversedBy(reversal string) (Values, error) {
-	require, err := bson.Marshal(bson.D{{Key: "state", Value: protocol.Success}, {Key: "reversedBy", Value: nil}})
-	if err != nil {
-		return Values{}, err
-	}
-	set, err := bson.Marshal(bson.D{{Key: "reversedBy", Value: reversal}})
-	return Values{Require: require, Set: set}, err
 }
 
 // WriteRequired requires that a document's fields have the required values.

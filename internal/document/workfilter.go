@@ -26,6 +26,18 @@ func IdleFor(idle time.Duration) bson.E {
 	return bson.E{Key: "$expr", Value: bson.D{{Key: "$lte", Value: bson.A{"$lastModified", since}}}}
 }
 
+// StandsStillFor selects what was not modified for a while, by the server's clock. It
+// also selects what was modified further ahead than that, for the reason that
+// [StandingStill] names.
+func StandsStillFor(idle time.Duration) bson.E {
+	past := bson.D{{Key: "$subtract", Value: bson.A{"$$NOW", idle.Milliseconds()}}}
+	ahead := bson.D{{Key: "$add", Value: bson.A{"$$NOW", idle.Milliseconds()}}}
+	return bson.E{Key: "$expr", Value: bson.D{{Key: "$or", Value: bson.A{
+		bson.D{{Key: "$lte", Value: bson.A{"$lastModified", past}}},
+		bson.D{{Key: "$gt", Value: bson.A{"$lastModified", ahead}}},
+	}}}}
+}
+
 // StillUnfinished selects those of the given transfers that are not final, and not known
 // to be stuck.
 func StillUnfinished(ids []string) bson.D {

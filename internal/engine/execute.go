@@ -85,6 +85,9 @@ func (e *Engine) advance(j *job, now time.Time) {
 		if !now.Before(j.busyWaitUntil) {
 			x.StopWaiting()
 		}
+		if e.losesTurn(j, now) {
+			x.Postpone()
+		}
 		operations, err := x.Next()
 		if err != nil || len(operations) == 0 { // it has just ended
 			break
@@ -143,11 +146,7 @@ func (e *Engine) endRound(j *job, now time.Time) {
 		}
 		j.noteMissingRight(t)
 		j.alone = j.alone || t.Alone
-		busy := t.Answer.Facts.Found && !t.Answer.Facts.BelowMarkerLimit
-		if busy {
-			e.sendDeferredAbout(t.subject)
-		}
-		if !t.answered() || busy && now.Before(j.busyWaitUntil) {
+		if waits := e.inTheWay(j, t, now); waits || !t.answered() {
 			progress = false
 			e.traceRepeat(context.WithoutCancel(j.caller), &t.Call)
 		}
@@ -168,6 +167,19 @@ func (e *Engine) endRound(j *job, now time.Time) {
 		return
 	}
 	go e.resumeAfter(wait, j)
+}
+
+// inTheWay reports whether an execution waits because of what an answer shows: a
+// participant with too many transfers in flight, or an original that another reversal has
+// reserved.
+// What this engine has deferred there is sent at once.
+func (e *Engine) inTheWay(j *job, t *task, now time.Time) bool {
+	facts := t.Answer.Facts
+	busy := facts.Found && !facts.BelowMarkerLimit
+	if busy || facts.Taken {
+		e.sendDeferredAbout(t.subject)
+	}
+	return busy && now.Before(j.busyWaitUntil) || facts.Taken
 }
 
 // resumeAfter advances a job after a pause.

@@ -21,6 +21,7 @@ type job struct {
 	until     protocol.Progress // of a commit, that the caller waits for
 	caller    context.Context
 
+	resumes          bool      // it takes over what has stalled
 	busyWaitUntil    time.Time // until when it may wait for a busy participant
 	reachServerUntil time.Time // before it has claimed
 	backoff          backoff
@@ -62,6 +63,7 @@ func (e *Engine) newJob(ctx context.Context, attempt *mongostore.Attempt, start 
 		execution:        protocol.New(attempt.Start(start), attempt.Participants(), attempt.Transfer.Losers()...),
 		until:            until,
 		caller:           ctx,
+		resumes:          start.Claim == protocol.TakeOver,
 		busyWaitUntil:    now.Add(busyWaitLimit(ctx, now)),
 		reachServerUntil: now.Add(AwayLimit),
 		tasks:            make([]task, 0, attempt.Participants()),
@@ -76,6 +78,22 @@ func busyWaitLimit(ctx context.Context, now time.Time) time.Duration {
 		return min(maxBusyWait, deadline.Sub(now)/2)
 	}
 	return maxBusyWait
+}
+
+// losesTurn reports whether an execution may no longer wait for another reversal.
+// It may as long as somebody waits for it.
+// One that goes on with what has stalled leaves it to the next sweep: the one that it
+// waits for may have stalled as well, and wait for a slot.
+func (e *Engine) losesTurn(j *job, now time.Time) bool {
+	if j.attempt.Transfer.Reverses == "" {
+		return false
+	}
+	if j.resumes && !now.Before(j.busyWaitUntil) || e.Closed() {
+		return true
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.abandoned
 }
 
 // withContextError wraps an error together with the reason why a context ended.

@@ -81,7 +81,7 @@ func (h *History) countBack(
 	}
 	var failed error
 	since := bson.D{{Key: "$gte", Value: end}}
-	err := h.find(ctx, since, options.Find(), func(e Entry) bool {
+	err := h.find(ctx, since, options.Find(), h.amounts(), func(e Entry) bool {
 		if traced[e.TransferID] {
 			return true
 		}

@@ -3,6 +3,7 @@ package history_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,14 +44,65 @@ func TestPagesOfAHistory(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, more)
 	want := []history.Entry{
-		{TransferID: "2.1", Amount: money.Units(2), At: moment(2)}, {TransferID: "2.0", Amount: money.Units(1), At: moment(2)},
+		{TransferID: "2.1", Amount: money.Units(2), At: moment(2), Legs: pastLegs(2)},
+		{TransferID: "2.0", Amount: money.Units(1), At: moment(2), Legs: pastLegs(1)},
 	}
 	require.Equal(t, want, page)
+	amounts, more, err := b.history("alice").Amounts(t.Context(), history.NewestFirst, moment(1), moment(3), 100)
+	require.NoError(t, err)
+	require.False(t, more)
+	require.Len(t, amounts, len(want))
+	for i, e := range want {
+		e.Legs = nil
+		require.Equal(t, e, amounts[i])
+	}
 	page, more, err = b.history("alice").Page(t.Context(), history.OldestFirst, moment(1), moment(3), 100)
 	require.NoError(t, err)
 	require.False(t, more)
 	slices.Reverse(want)
 	require.Equal(t, want, page)
+}
+
+// pastLegs returns the legs of a transfer that past makes.
+func pastLegs(units int64) []document.Leg {
+	leg := func(ledger, account string, units int64) document.Leg {
+		return document.Leg{Ledger: ledger, Namespace: "x.y", Account: account, Amount: money.Units(units)}
+	}
+	return []document.Leg{leg("eu", "alice", -2*units), leg("", "alice", units), leg("", "bob", units)}
+}
+
+// A page of large transfers has fewer of them, and nothing is left out.
+func TestPagesAreBounded(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	const n, textBytes = 400, 60_000
+	var documents []bson.M
+	for i := range n {
+		transfer := past(fmt.Sprintf("t%03d", i), moment(i/2), 1)
+		transfer["metadata"] = bson.M{"text": strings.Repeat("x", textBytes)}
+		documents = append(documents, transfer)
+	}
+	b.PutIn("transfers", documents...)
+	after, seen, largest := time.Time{}, 0, 0
+	for more := true; more; {
+		var page []history.Entry
+		var err error
+		page, more, err = b.history("alice").Page(t.Context(), history.OldestFirst, after, moment(n), n)
+		require.NoError(t, err)
+		require.NotEmpty(t, page)
+		for _, e := range page {
+			require.Equal(t, fmt.Sprintf("t%03d", seen), e.TransferID)
+			require.Len(t, e.Metadata.Lookup("text").StringValue(), textBytes)
+			seen++
+		}
+		after, largest = page[len(page)-1].At, max(largest, len(page))
+	}
+	require.Equal(t, n, seen)
+	require.LessOrEqual(t, largest, 17<<20/textBytes)
+	amounts, more, err := b.history("alice").Amounts(t.Context(), history.OldestFirst, time.Time{}, moment(n), n)
+	require.NoError(t, err)
+	require.False(t, more)
+	require.Len(t, amounts, n, "of which the metadata is not read")
 }
 
 // pages returns the IDs of alice's history, read by pages of n.
@@ -143,6 +195,7 @@ func TestHistoryOfOddNumbers(t *testing.T) {
 		"a double":          {1.0, nil},
 		"a text":            {"1", nil},
 		"nothing":           {nil, nil},
+		"none at all":       {nil, nil},
 		"a part as double":  {int64(1), 1.0},
 		"a part as a fault": {int64(1), bson.M{}},
 	} {
@@ -150,13 +203,19 @@ func TestHistoryOfOddNumbers(t *testing.T) {
 			t.Parallel()
 			b := newBank(t)
 			odd := past("odd", moment(1), 0)
-			odd["legs"] = bson.A{bson.M{"ledger": "", "account": "alice", "amount": c.amount}}
+			leg := bson.M{"ledger": "", "account": "alice"}
+			if name != "none at all" {
+				leg["amount"] = c.amount
+			}
+			odd["legs"] = bson.A{leg}
 			if c.posted != nil {
 				odd["posted"] = c.posted
 			}
 			b.PutIn("transfers", past("t", moment(2), 1), odd)
 			b.Put(storetest.Account("alice", bson.M{"pending": bson.M{"odd": int64(1)}}))
 			_, _, err := b.history("alice").Page(t.Context(), history.NewestFirst, time.Time{}, moment(10), 10)
+			require.ErrorIs(t, err, document.ErrUnreadable)
+			_, _, err = b.history("alice").Amounts(t.Context(), history.NewestFirst, time.Time{}, moment(10), 10)
 			require.ErrorIs(t, err, document.ErrUnreadable)
 			_, _, err = b.history("alice").BalanceAsOf(t.Context(), time.Time{})
 			require.ErrorIs(t, err, document.ErrUnreadable)

@@ -17,9 +17,6 @@ import (
 // only found by _id. A transfer is in as few of them as possible, under keys that rarely
 // change: to keep one index costs each transfer as much as to write another document.
 func ownIndexes() []mongo.IndexModel {
-	ofAccount := func(by string) bson.D {
-		return bson.D{{Key: "legs.account", Value: 1}, {Key: "legs.ledger", Value: 1}, {Key: by, Value: 1}}
-	}
 	where := func(name string, filter bson.D) *options.IndexOptionsBuilder {
 		return options.Index().SetName(name).SetPartialFilterExpression(filter)
 	}
@@ -36,22 +33,46 @@ func ownIndexes() []mongo.IndexModel {
 			Options: where("holds", bson.D{{Key: "open", Value: true}, {Key: "hold", Value: true}}),
 		},
 		{ // an account's history: what was committed
-			Keys:    ofAccount("committedAt"),
+			Keys: bson.D{
+				{Key: "legs.account", Value: 1}, {Key: "legs.ledger", Value: 1}, {Key: "committedAt", Value: 1},
+			},
 			Options: where("committed", bson.D{{Key: "committedAt", Value: exists}}),
 		},
-		{ // an account's failures
-			Keys:    ofAccount("createdAt"),
-			Options: where("failures", bson.D{{Key: "failure", Value: exists}}),
-		},
-		{ // lists, newest first
-			Keys:    bson.D{{Key: "createdAt", Value: -1}, {Key: "_id", Value: -1}},
+		{ // lists, newest first: all transfers
+			Keys:    newestFirst(),
 			Options: options.Index().SetName("created"),
+		},
+		{ // an account's
+			Keys:    newestFirst("legs.account", "legs.ledger"),
+			Options: options.Index().SetName("account"),
+		},
+		{ // unfinished holds
+			Keys:    newestFirst(),
+			Options: where("held", bson.D{{Key: "open", Value: true}, {Key: "hold", Value: true}}),
+		},
+		{ // what has failed
+			Keys:    newestFirst(),
+			Options: where("failed", bson.D{{Key: "failure", Value: exists}}),
+		},
+		{ // a transfer's reversals
+			Keys:    newestFirst("reverses"),
+			Options: where("reversals", bson.D{{Key: "reverses", Value: exists}}),
 		},
 		{ // the server removes final transfers by it, where they are not kept for good
 			Keys:    bson.D{{Key: "purgeAt", Value: 1}},
 			Options: where("purge", bson.D{{Key: "purgeAt", Value: exists}}).SetExpireAfterSeconds(0),
 		},
 	}
+}
+
+// newestFirst returns the keys of an index in the order of lists, by the fields whose
+// values a list is of.
+func newestFirst(by ...string) bson.D {
+	var keys bson.D
+	for _, field := range by {
+		keys = append(keys, bson.E{Key: field, Value: 1})
+	}
+	return append(keys, bson.E{Key: "createdAt", Value: -1}, bson.E{Key: "_id", Value: -1})
 }
 
 // MissingIndexes returns the library's indexes that do not exist. An index of the user's

@@ -179,7 +179,7 @@ func (a Amount) Neg() Amount {
 func (a Amount) Add(b Amount) (Amount, error) {
 	switch {
 	case a.kind != b.kind:
-		return Amount{}, errors.New("whole units and decimals can't be added")
+		return Amount{}, errKinds()
 	case a.kind == Decimal:
 		return a.addDecimal(b)
 	}
@@ -188,6 +188,57 @@ func (a Amount) Add(b Amount) (Amount, error) {
 		return Amount{}, errOutOfRange()
 	}
 	return Units(sum), nil
+}
+
+// Sub returns the difference of two amounts of one kind.
+// It fails if the difference can't be stored exactly.
+func (a Amount) Sub(b Amount) (Amount, error) {
+	switch {
+	case a.kind != b.kind:
+		return Amount{}, errKinds()
+	case a.kind == Decimal:
+		return a.addDecimal(b.Neg())
+	}
+	difference := a.units - b.units
+	if (difference < a.units) != (b.units > 0) { // it has wrapped around
+		return Amount{}, errOutOfRange()
+	}
+	return Units(difference), nil
+}
+
+func errKinds() error { return errors.New("whole units and decimals can't be added") }
+
+// Like returns an amount as it is added to another one: as it is, or 0 of the other's
+// kind in place of a 0 of its own.
+// So a sum may begin with a zero of either kind.
+// Of two zeros the units become a decimal.
+func (a Amount) Like(b Amount) Amount {
+	if a.kind != b.kind && a.Sign() == 0 && (b.kind == Decimal || b.Sign() != 0) {
+		return Zero(b.kind)
+	}
+	return a
+}
+
+// Int64 returns the number as an integer, and whether it is one that an int64 holds: 12,
+// true for 12.00, and 0, false for 12.50.
+func (a Amount) Int64() (n int64, whole bool) {
+	if a.kind == Whole {
+		return a.units, true
+	}
+	coefficient, exponent := a.parts()
+	if exponent > 0 {
+		coefficient = scale(coefficient, exponent)
+	} else {
+		var rest big.Int
+		coefficient.QuoRem(coefficient, scale(big.NewInt(1), -exponent), &rest)
+		if rest.Sign() != 0 {
+			return 0, false
+		}
+	}
+	if !coefficient.IsInt64() {
+		return 0, false
+	}
+	return coefficient.Int64(), true
 }
 
 func (a Amount) addDecimal(b Amount) (Amount, error) {

@@ -179,6 +179,61 @@ func TestAdd(t *testing.T) {
 	}
 }
 
+// A difference is exact, or there is an error.
+func TestSub(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		a, b Amount
+		want string
+	}{
+		{Units(2), Units(5), "-3"},
+		{Units(-1), Units(math.MinInt64), "9223372036854775807"},
+		{Units(0), Units(math.MinInt64), ""},
+		{Units(math.MinInt64), Units(math.MinInt64), "0"},
+		{Units(math.MinInt64), Units(1), ""},
+		{Units(math.MaxInt64), Units(-1), ""},
+		{Units(1), decimal(t, "1"), ""},
+		{decimal(t, "1"), Units(1), ""},
+		{decimal(t, "1.5"), decimal(t, "1.50"), "0.00"},
+		{decimal(t, "0.3"), decimal(t, "0.1"), "0.2"},
+		{decimal(t, "-9999999999999999999999.999999999999"), decimal(t, "0.000000000002"), ""},
+	} {
+		difference, err := row.a.Sub(row.b)
+		if row.want == "" {
+			require.Error(t, err, "%s - %s", row.a, row.b)
+			continue
+		}
+		require.NoError(t, err)
+		assert.Equal(t, row.want, difference.String())
+		assert.Equal(t, row.a.Kind(), difference.Kind())
+	}
+}
+
+// An amount is an integer by its value, however it is written.
+func TestInt64(t *testing.T) {
+	t.Parallel()
+	large, err := stored(t, "1E+18")
+	require.NoError(t, err)
+	tooLarge, err := stored(t, "1E+19")
+	require.NoError(t, err)
+	for _, row := range []struct {
+		a     Amount
+		n     int64
+		whole bool
+	}{
+		{Amount{}, 0, true}, {Units(math.MinInt64), math.MinInt64, true}, {Units(math.MaxInt64), math.MaxInt64, true},
+		{decimal(t, "0.00"), 0, true}, {decimal(t, "12.00"), 12, true}, {decimal(t, "-12"), -12, true},
+		{decimal(t, "12.50"), 0, false}, {decimal(t, "-0.000000000001"), 0, false},
+		{decimal(t, "9223372036854775807.000"), math.MaxInt64, true}, {decimal(t, "9223372036854775808"), 0, false},
+		{decimal(t, "-9223372036854775808.0"), math.MinInt64, true}, {decimal(t, "-9223372036854775809"), 0, false},
+		{large, 1e18, true}, {tooLarge, 0, false},
+	} {
+		n, whole := row.a.Int64()
+		assert.Equal(t, row.n, n, row.a)
+		assert.Equal(t, row.whole, whole, row.a)
+	}
+}
+
 // The limits keep every sum on the server exact, and are those of the documentation.
 func TestLimits(t *testing.T) {
 	t.Parallel()

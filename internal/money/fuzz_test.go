@@ -218,7 +218,8 @@ func storedDecimal(high, low uint64) (*big.Rat, bool) {
 	return scaled(coefficient, exponent), true
 }
 
-// Sums, signs and comparisons are those of math/big, or there is an error.
+// Sums, differences, signs, comparisons and integers are those of math/big, or there is
+// an error.
 func FuzzArithmetic(f *testing.F) {
 	decimalBits := func(text string) (high, low uint64) {
 		d, err := bson.ParseDecimal128(text)
@@ -279,16 +280,45 @@ func requireArithmetic(t *testing.T, a, b Amount) {
 	}
 	beforeA, beforeB := a, b
 	sum, err := a.Add(b)
+	requireResult(t, a, b, new(big.Rat).Add(x, y), sum, err)
+	difference, err := a.Sub(b)
+	requireResult(t, a, b, new(big.Rat).Sub(x, y), difference, err)
 	require.Equal(t, [2]Amount{beforeA, beforeB}, [2]Amount{a, b}, "a sum changes what is added up")
-	want := new(big.Rat).Add(x, y)
+	requireLike(t, a, b)
+	n, whole := a.Int64()
+	require.Equal(t, x.IsInt() && x.Num().IsInt64(), whole, a)
+	if whole {
+		require.Zero(t, x.Cmp(new(big.Rat).SetInt64(n)), a)
+	} else {
+		require.Zero(t, n, a)
+	}
+}
+
+// requireResult requires that the sum or the difference of two amounts is what math/big
+// makes of them, or an error where that is no amount of their kind.
+func requireResult(t *testing.T, a, b Amount, want *big.Rat, got Amount, err error) {
+	t.Helper()
 	fits := want.IsInt() && want.Num().IsInt64()
 	if a.Kind() == Decimal {
 		digits := strings.Trim(strings.ReplaceAll(want.FloatString(maxStoredExponent), ".", ""), "-0")
 		fits = len(digits) <= decimalDigits
 	}
-	require.Equal(t, a.Kind() == b.Kind() && fits, err == nil, "%s + %s: %v", a, b, err)
+	require.Equal(t, a.Kind() == b.Kind() && fits, err == nil, "%s and %s: %v", a, b, err)
 	if err == nil {
-		requireSame(t, a.Kind(), want, sum)
+		requireSame(t, a.Kind(), want, got)
+	}
+}
+
+// requireLike requires that a zero takes the kind of what it is added to, and that
+// nothing else changes.
+func requireLike(t *testing.T, a, b Amount) {
+	t.Helper()
+	x, y := a.Like(b), b.Like(a)
+	require.Zero(t, a.Cmp(x))
+	require.Zero(t, b.Cmp(y))
+	require.Equal(t, a.Kind() == b.Kind() || a.Sign() == 0 || b.Sign() == 0, x.Kind() == y.Kind(), "%s and %s", a, b)
+	if a.Kind() == b.Kind() || a.Sign() != 0 {
+		require.Equal(t, a, x, "to the digit")
 	}
 }
 

@@ -143,6 +143,9 @@ func TestFactsAndFilterAgree(t *testing.T) {
 		id := fmt.Sprintf("case %d", i)
 		c := &agreementCase{id: id, work: b.Attempt(pick(l, id, "7", "a.b", "$x"), b.LegIn("", id, l.amount()))}
 		c.work.Transfer.Currency = pick(l, "", "", "", "EUR")
+		if l.odds(8) {
+			c.work.Transfer.Currency, c.work.Participant(0).Leg().Currency = pick(l, "", "USD"), "EUR"
+		}
 		documents[i] = l.document(id, document.MarkerKey(c.work.Transfer.ID), c.work.Participant(0))
 		*c.work.Participant(0).Floor() = document.Floor{}
 		cases[i] = c
@@ -205,8 +208,8 @@ func (b *bank) checkAgreement(cases []*agreementCase, results []wire.Verdict) {
 			changed++
 		}
 		if matched != expected || results[i].Result == protocol.Unknown {
-			b.T.Errorf("seed %d, %s: %s\namount %s, currency %q, fence %q\nfacts %+v, matched %t (%v)", agreementSeed, c.id, c.before,
-				c.work.Transfer.Legs[0].Amount, c.work.Transfer.Currency, c.fence, c.facts, matched, results[i].Result)
+			b.T.Errorf("seed %d, %s: %s\nleg %+v, currency %q, fence %q\nfacts %+v, matched %t (%v)", agreementSeed, c.id, c.before,
+				*c.work.Participant(0).Leg(), c.work.Transfer.Currency, c.fence, c.facts, matched, results[i].Result)
 		}
 	}
 	// A draw that hardly ever matches proves nothing.

@@ -70,7 +70,7 @@ func (a *Attempt) gainers() map[*collections.Collection][]*Call {
 // hasGained reports whether a participant has what it gains by a committed transfer.
 func (p *participant) hasGained(view document.View, transferID string) bool {
 	if !view.Found() {
-		return p.effect != nil && p.effect.mayBeGone
+		return p.effect != nil && p.effect.original
 	}
 	trace := view.Markers(transferID).Own
 	return trace == protocol.Done || trace == protocol.NoTrace

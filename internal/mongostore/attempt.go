@@ -141,6 +141,7 @@ func (a *Attempt) reservedDocuments() int { return len(a.participants) - len(a.T
 // Start completes an execution's start by what its transfer is.
 func (a *Attempt) Start(start protocol.Start) protocol.Start {
 	start.Reserve, start.Reversal = a.reservedDocuments(), a.Transfer.Reverses != ""
+	start.WaitWhileTaken = start.Reversal
 	start.Hold = start.Hold || a.Transfer.Hold
 	start.ByRecord = a.Transfer.Digest.Format != document.Format
 	return start

@@ -172,6 +172,9 @@ func TestWhatDoesNotCoalesce(t *testing.T) {
 	for name, change := range map[string]func(*mongostore.Attempt, *protocol.Operation){
 		"another fence":    func(_ *mongostore.Attempt, op *protocol.Operation) { op.Fence = "g" },
 		"another currency": func(a *mongostore.Attempt, _ *protocol.Operation) { a.Transfer.Currency = "EUR" },
+		"a leg of another currency": func(a *mongostore.Attempt, _ *protocol.Operation) {
+			a.Participant(0).Leg().Currency = "EUR"
+		},
 		"another floor": func(a *mongostore.Attempt, _ *protocol.Operation) {
 			a.Participant(0).Floor().Stored = wire.RawValue(int64(-5))
 		},

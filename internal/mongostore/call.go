@@ -77,6 +77,9 @@ func (s *Store) AnswerFromCache(a *Attempt, op protocol.Operation) (protocol.Ans
 // participant returns the participant that the call is about.
 func (c *Call) participant() *participant { return &c.Attempt.participants[c.Op.Participant] }
 
+// currency returns the currency that a prepare requires of the account.
+func (c *Call) currency() string { return c.Attempt.Transfer.CurrencyOf(c.participant().leg) }
+
 // answer sets the answer, and its cause.
 func (c *Call) answer(result protocol.Result, err error) {
 	c.Answer, c.Cause = protocol.Answer{Result: result}, err

@@ -18,7 +18,9 @@ import (
 // full returns an attempt at a transfer with every field that a caller can set.
 func (b *bank) full(id string) *mongostore.Attempt {
 	b.T.Helper()
-	a := b.Attempt(id, b.Leg("alice", -60), b.LegIn("eu", "bob", dec("60.50")))
+	bob := b.LegIn("eu", "bob", dec("60.50"))
+	bob.Currency = "USD"
+	a := b.Attempt(id, b.Leg("alice", -60), bob)
 	a.Transfer.Currency = "EUR"
 	a.Transfer.Metadata = encode(bson.M{"order": "17"})
 	a.Transfer.NotBefore = time.UnixMilli(1_700_000_000_000).UTC()
@@ -45,7 +47,7 @@ func (b *bank) shape(id string, changes bson.M) bson.M {
 		"_id": id, "state": "Preparing", "open": true, "epoch": int64(1), "owner": "owner of " + id, "currency": "EUR",
 		"legs": bson.A{
 			bson.M{"ledger": "", "ns": b.DB.Name() + ".accounts", "account": "alice", "amount": int64(-60)},
-			bson.M{"ledger": "eu", "ns": b.DB.Name() + ".accounts_eu", "account": "bob", "amount": decimal("60.50")},
+			bson.M{"ledger": "eu", "ns": b.DB.Name() + ".accounts_eu", "account": "bob", "amount": decimal("60.50"), "currency": "USD"},
 		},
 		"digest":    bson.Binary{Subtype: 0x80, Data: []byte{1, 42}},
 		"metadata":  bson.M{"order": "17"},

@@ -64,7 +64,7 @@ func whole(s *storetest.Rooms) document.Transfer {
 		Attempts: 2, Clean: true,
 		Legs: []document.Leg{
 			{Namespace: s.Namespace(""), Account: "alice", Amount: dec("-60.50")},
-			{Ledger: "eu", Namespace: s.Namespace("eu"), Account: "bob", Amount: dec("60.50")},
+			{Ledger: "eu", Namespace: s.Namespace("eu"), Account: "bob", Amount: dec("60.50"), Currency: "USD"},
 		},
 		CreatedAt: time.UnixMilli(1).UTC(), LastModified: time.UnixMilli(2).UTC(), CommittedAt: time.UnixMilli(3).UTC(),
 		NotBefore: time.UnixMilli(4).UTC(), Metadata: encode(bson.M{"a": 1}),
@@ -176,6 +176,7 @@ func requirePayload(t *testing.T, doc bson.Raw, read document.Transfer) {
 		text(leg, "ledger", read.Legs[i].Ledger)
 		text(leg, "ns", read.Legs[i].Namespace)
 		text(leg, "account", read.Legs[i].Account)
+		text(leg, "currency", read.Legs[i].Currency)
 		stored := field(t, leg, "amount")
 		amount, err := money.FromBSON(stored)
 		require.True(t, err == nil || stored.Type == 0, "%s was read as %s", stored, read.Legs[i].Amount)

@@ -5,13 +5,14 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // effect is what a transfer requires of a document and sets there.
 type effect struct {
 	document.Values
-	mayBeGone bool // nothing is owed to a document that is gone
+	original bool // it is the transfer that a reversal reverses
 }
 
 // effectParticipant returns the participant of an effect.
@@ -29,12 +30,22 @@ func (s *Store) effectParticipant(e document.Effect) (participant, error) {
 // originalParticipant returns the participant of a reversal: the transfer that it
 // reverses. Once that is purged no transfer can reverse it again: nothing is owed to it.
 func (s *Store) originalParticipant(t document.Transfer) (participant, error) {
-	values, err := document.ReversedBy(t.ID)
+	values, err := document.ReversalValues(t.ID)
 	id := wire.RawValue(t.Reverses)
 	return participant{
-		subject: s.catalog.Originals.Subject(id), id: id, effect: &effect{Values: values, mayBeGone: true},
+		subject: s.catalog.Originals.Subject(id), id: id, effect: &effect{Values: values, original: true},
 		leg: document.Leg{Ledger: document.Originals, Account: t.Reverses, Amount: money.Zero(money.Whole)},
 	}, err
+}
+
+// requireFence writes that the fence is the expected one.
+func (p *participant) requireFence(m *wire.Message, fence protocol.Fence) {
+	field := p.subject.Collection.Fields.Fence
+	if p.effect.original {
+		document.OriginalIs(m, field, fence)
+		return
+	}
+	document.FenceIs(m, field, fence)
 }
 
 // requireReservable writes the conditions under which a document can be reserved: its
@@ -48,6 +59,16 @@ func (p *participant) requireReservable(m *wire.Message, unreserved bson.Raw) {
 		m.Document("$expr", unreserved)
 	}
 	p.effect.WriteRequired(m)
+}
+
+// countReversed adds what a reversal moves to what all reversals of its original have
+// moved.
+func (u *mergedUpdate) countReversed(m *wire.Message) {
+	m.Begin("$inc")
+	for _, leg := range u.calls[0].Attempt.Transfer.Legs {
+		m.Amount("reversed."+leg.ReversedKey(), leg.Amount)
+	}
+	m.End()
 }
 
 // setReservation sets the marker. A null in the place of the map has to be replaced as a

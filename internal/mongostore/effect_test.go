@@ -248,15 +248,17 @@ func TestLanesOfEffects(t *testing.T) {
 		of(storetest.At(protocol.Settle, 0), rs[2].Attempt)...)))
 }
 
-// A reversal reserves a successful transfer without a reversal.
-// It uses the fields of transfers for markers and fences, whatever those of accounts are,
-// and stores its own ID when it is settled.
+// A reversal reserves a successful transfer that no other reversal has, and of which the
+// latest reversal is the one that was read.
+// It uses the fields of transfers for markers and fences, whatever those of accounts are.
+// When it is settled, it stores its own ID, and counts what it has moved.
 // Nothing is owed to an original that is gone.
 func TestReversalsEffect(t *testing.T) {
 	t.Parallel()
 	b := newShop(t, func(c *storetest.Config) { c.Fields.Pending, c.Fields.Fence = "inFlight", "token" })
 	reversal := func(id, of string) *mongostore.Attempt {
-		a, err := b.Store.NewAttempt(document.Transfer{ID: id, Legs: []document.Leg{b.Leg("bob", -60)}, Reverses: of,
+		legs := []document.Leg{b.Leg("alice", 60), b.Leg("bob", -60)}
+		a, err := b.Store.NewAttempt(document.Transfer{ID: id, Legs: legs, Reverses: of,
 			Digest: document.Digest{Format: document.Format, Sum: []byte{1}}}, "owner of "+id)
 		require.NoError(t, err)
 		b.Applied(a, storetest.Claim(protocol.Insert))
@@ -265,44 +267,57 @@ func TestReversalsEffect(t *testing.T) {
 	}
 	for name, row := range map[string]struct {
 		change bson.M
-		fits   bool
+		shows  func(protocol.Facts) bool // nil: it fits
 	}{
-		"a success":      {bson.M{"state": "Success"}, true},
-		"null":           {bson.M{"state": "Success", "reversedBy": nil}, true},
-		"reversed":       {bson.M{"state": "Success", "reversedBy": "another"}, false},
-		"reversed by ''": {bson.M{"state": "Success", "reversedBy": ""}, false},
-		"on its way":     {bson.M{"state": "Committed"}, false},
-		"failed":         {bson.M{"state": "Fail"}, false},
-		"reserved":       {bson.M{"state": "Success", "pending": bson.M{"another": int64(0)}}, false},
+		"a success":      {bson.M{"state": "Success"}, nil},
+		"null":           {bson.M{"state": "Success", "reversedBy": nil}, nil},
+		"reversed":       {bson.M{"state": "Success", "reversedBy": "another"}, func(f protocol.Facts) bool { return f.Exhausted }},
+		"reversed by ''": {bson.M{"state": "Success", "reversedBy": ""}, func(protocol.Facts) bool { return true }},
+		"reversed in part": {
+			bson.M{"state": "Success", "reversedBy": "another", "reversed": bson.M{"%00alice": int64(1), "%00bob": int64(-1)}},
+			func(f protocol.Facts) bool { return f.Outdated },
+		},
+		"reversed by none": {
+			bson.M{"state": "Success", "reversedBy": "another", "reversed": bson.M{"%00carol": int64(1)}},
+			func(f protocol.Facts) bool { return f.Unmet },
+		},
+		"on its way": {bson.M{"state": "Committed"}, func(f protocol.Facts) bool { return f.Unmet }},
+		"failed":     {bson.M{"state": "Fail"}, func(f protocol.Facts) bool { return f.Unmet }},
+		"reserved": {
+			bson.M{"state": "Success", "pending": bson.M{"another": int64(0)}},
+			func(f protocol.Facts) bool { return f.Taken && !f.Unmet },
+		},
 	} {
-		b.Claimed(name, b.Leg("alice", -60))
-		b.Change("transfers", name, bson.M{"$set": row.change})
+		b.Claimed(name, b.Leg("alice", -60), b.Leg("bob", 60))
+		b.Change("transfers", name, bson.M{"$set": bson.M{"state": "Success"}})
 		a := reversal("of "+name, name)
-		prepare := storetest.PrepareWith(1, b.On(a, storetest.At(protocol.ReadFence, 1)).Facts.Fence)
+		prepare := storetest.PrepareWith(2, b.On(a, storetest.At(protocol.ReadFence, 2)).Facts.Fence)
+		b.Change("transfers", name, bson.M{"$set": row.change})
 		before := b.Raw("transfers", name)
-		if answer := b.On(a, prepare); !row.fits {
+		if answer := b.On(a, prepare); row.shows != nil {
 			require.Equal(t, protocol.NotMatched, answer.Result, name)
 			require.Equal(t, before, b.Raw("transfers", name))
-			require.True(t, b.On(a, storetest.At(protocol.Look, 1)).Facts.Unmet, name)
+			require.True(t, row.shows(b.On(a, storetest.At(protocol.Look, 2)).Facts), name)
 			continue
 		}
 		require.Equal(t, bson.M{"of " + name: int64(0)}, storetest.AsMap(t, b.Raw("transfers", name))["pending"])
-		require.NotEqual(t, protocol.NoTrace, b.On(a, storetest.At(protocol.Look, 1)).Facts.Trace)
+		require.NotEqual(t, protocol.NoTrace, b.On(a, storetest.At(protocol.Look, 2)).Facts.Trace)
 		original, found, err := b.Store.ReadTransfer(t.Context(), name)
-		require.True(t, found && err == nil && original.Reserved())
-		b.Applied(a, storetest.Replacing(storetest.At(protocol.Settle, 1)))
+		require.True(t, found && err == nil && original.ReservedByOther("") != "")
+		b.Applied(a, storetest.Replacing(storetest.At(protocol.Settle, 2)))
 		after := storetest.AsMap(t, b.Raw("transfers", name))
 		require.Equal(t, "of "+name, after["reversedBy"])
+		require.Equal(t, bson.M{"%00alice": int64(60), "%00bob": int64(-60)}, after["reversed"])
 		require.Equal(t, bson.M{}, after["pending"])
 		require.IsType(t, bson.ObjectID{}, after["fence"])
 		require.Nil(t, after["inFlight"])
 		original, _, err = b.Store.ReadTransfer(t.Context(), name)
 		require.NoError(t, err)
-		require.False(t, original.Reserved())
+		require.Empty(t, original.ReservedByOther(""))
 		require.Equal(t, "of "+name, original.ReversedBy)
 	}
 	gone := reversal("of nothing", "nothing")
-	assert.Equal(t, protocol.Facts{Unmet: true, MayBeGone: true}, b.On(gone, storetest.At(protocol.Look, 1)).Facts)
+	assert.Equal(t, protocol.Facts{Unmet: true, MayBeGone: true}, b.On(gone, storetest.At(protocol.Look, 2)).Facts)
 }
 
 // A transfer with effects is stored as documented, and reads back the same, so another

@@ -27,7 +27,7 @@ func (s *Store) facts(a *Attempt, p *participant, stored bson.Raw) protocol.Fact
 		Fence:            view.Fence(),
 		Open:             !view.Closed(),
 		Unfrozen:         !view.Frozen(),
-		Currency:         view.HasCurrency(a.Transfer.Currency),
+		Currency:         view.HasCurrency(a.Transfer.CurrencyOf(p.leg)),
 		BelowMarkerLimit: markers.Count < s.markerLimit,
 		Funds:            true,
 		WithinLimits:     true,
@@ -52,7 +52,7 @@ func effectFacts(a *Attempt, p *participant, view document.View) protocol.Facts 
 	p.unmet = nil
 	if !view.Found() {
 		p.unmet = &document.Unmet{Missing: true}
-		return protocol.Facts{Unmet: true, MayBeGone: p.effect.mayBeGone}
+		return protocol.Facts{Unmet: true, MayBeGone: p.effect.original}
 	}
 	p.nullMap = view.Pending().Type == bson.TypeNull
 	markers := view.Markers(a.Transfer.ID)
@@ -60,14 +60,44 @@ func effectFacts(a *Attempt, p *participant, view document.View) protocol.Facts 
 	if markers.Own == protocol.Reserved {
 		others--
 	}
-	unmet := others > 0 || !view.HasMap()
-	if unmet {
-		p.unmet = view.Reservation(a.Transfer.ID)
-	}
-	return protocol.Facts{
+	facts := protocol.Facts{
 		Found: true, Trace: markers.Own, Fence: view.Fence(),
 		Open: true, Unfrozen: true, Currency: true, Kind: true, BelowMarkerLimit: true, Funds: true, WithinLimits: true,
-		Unmet: unmet,
+	}
+	switch {
+	case others > 0 && p.effect.original:
+		facts.Taken = true
+	case others > 0 || !view.HasMap():
+		facts.Unmet, p.unmet = true, view.Reservation(a.Transfer.ID)
+		return facts
+	}
+	if p.effect.original {
+		addOriginalFacts(&facts, a, p, view)
+	}
+	return facts
+}
+
+// addOriginalFacts adds how a reversal compares with what is left of its original.
+func addOriginalFacts(facts *protocol.Facts, a *Attempt, p *participant, view document.View) {
+	facts.Fence = document.OriginalFence(facts.Fence, view.Stored.Lookup("reversedBy"))
+	original, err := document.DecodeTransfer(view.Stored)
+	if err != nil {
+		facts.Unmet, p.unmet = true, &document.Unmet{}
+		return
+	}
+	left, err := original.Left()
+	if err != nil {
+		facts.Unmet, p.unmet = true, &document.Unmet{Field: "reversed"}
+		return
+	}
+	switch a.Transfer.CompareReversal(left) {
+	case document.Nothing:
+		facts.Exhausted = true
+	case document.Less:
+		facts.Exceeded = true
+	case document.Other:
+		facts.Outdated = true
+	case document.Fits:
 	}
 }
 

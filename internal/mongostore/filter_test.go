@@ -20,8 +20,9 @@ type filterRow struct {
 	name     string
 	account  bson.M       // the differences from a usable account
 	amount   money.Amount // default: a debit of 60
-	currency string
-	fence    any // the prepare's fence; default: the account's own
+	currency string       // of the transfer
+	named    string       // of the leg; "": it names none
+	fence    any          // the prepare's fence; default: the account's own
 	matches  bool
 	facts    protocol.Facts // the facts of a look; Found and Fence are filled in
 }
@@ -114,6 +115,13 @@ func currencyRows() []filterRow {
 		{name: "currency is empty, as none", account: bson.M{"currency": ""}, matches: true, facts: fit()},
 		{name: "currency is null, as none", account: bson.M{"currency": bson.Null{}}, matches: true, facts: fit()},
 		{name: "currency is null, EUR wanted", account: bson.M{"currency": bson.Null{}}, currency: "EUR", facts: without(foreign)},
+		{name: "currency of the leg", account: bson.M{"currency": "USD"}, currency: "EUR", named: "USD", matches: true, facts: fit()},
+		{name: "currency of the leg, none of the transfer", account: bson.M{"currency": "USD"}, named: "USD", matches: true, facts: fit()},
+		{
+			name: "currency of the transfer, not of the leg", account: bson.M{"currency": "EUR"}, currency: "EUR", named: "USD",
+			facts: without(foreign),
+		},
+		{name: "no currency, one of the leg", named: "USD", facts: without(foreign)},
 		{name: "currency is a number", account: bson.M{"currency": 978}, facts: without(foreign)},
 		{name: "currency is a list with it", account: bson.M{"currency": bson.A{"EUR", "USD"}}, currency: "EUR", facts: without(foreign)},
 		{name: "currency is a list with none", account: bson.M{"currency": bson.A{"", nil}}, facts: without(foreign)},
@@ -254,7 +262,9 @@ func (b *bank) sendRow(row filterRow) {
 	}
 	b.Put(storetest.Account(row.name, row.account))
 	before := b.Raw("accounts", row.name)
-	a := b.Attempt(row.name, b.LegIn("", row.name, amount))
+	leg := b.LegIn("", row.name, amount)
+	leg.Currency = row.named
+	a := b.Attempt(row.name, leg)
 	a.Transfer.Currency = row.currency
 	require.Equal(b.T, protocol.Applied, b.On(a, storetest.Claim(protocol.Insert)).Result)
 

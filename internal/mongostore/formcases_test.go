@@ -122,9 +122,13 @@ func takes(call *mongostore.Call) bool {
 
 // formAttempt returns an attempt with one leg.
 func formAttempt(s *storetest.Rooms, transfer, account, currency string, amount money.Amount) *mongostore.Attempt {
-	a, err := s.NewAttempt(document.Transfer{ID: transfer, Currency: currency, Legs: []document.Leg{
-		{Namespace: s.Namespace(""), Account: account, Amount: amount},
-	}}, "owner")
+	leg := document.Leg{Namespace: s.Namespace(""), Account: account, Amount: amount}
+	t := document.Transfer{ID: transfer, Currency: currency}
+	if currency != "" && account[len(account)-1]%2 == 0 { // the leg of an exchange
+		t.Currency, leg.Currency = "XAU", currency
+	}
+	t.Legs = []document.Leg{leg}
+	a, err := s.NewAttempt(t, "owner")
 	if err != nil {
 		panic(err)
 	}

@@ -131,6 +131,9 @@ func TestWrongTypesAreUnreadable(t *testing.T) {
 		_, err := document.DecodeTransfer(encode(doc))
 		require.ErrorIs(t, err, document.ErrUnreadable, name)
 	}
+	odd := bson.A{bson.M{"ledger": "", "ns": "x.y", "account": "alice", "amount": int64(5), "currency": 978}}
+	_, err := document.DecodeTransfer(encode(bson.M{"_id": "order", "legs": odd}))
+	require.ErrorIs(t, err, document.ErrUnreadable, "a currency that is a number")
 	for _, amount := range []any{5.0, "5", nil, decimal("NaN"), decimal("Infinity"), decimal("1E+65"), true, bson.M{}, bson.A{int64(5)}} {
 		_, err := document.DecodeTransfer(encode(bson.M{"_id": "order", "legs": leg(amount)}))
 		require.ErrorIs(t, err, document.ErrUnreadable, "%v", amount)

@@ -45,6 +45,9 @@ func (u *mergedUpdate) Size() int {
 		size += 3*len(call.participant().done.path) + 96
 		if e := call.participant().effect; e != nil {
 			size += e.RequiredBytes() + len(e.Set)
+			if e.original {
+				size += call.Attempt.Transfer.Size()
+			}
 		}
 	}
 	return size
@@ -60,11 +63,12 @@ func (u *mergedUpdate) fields() document.Fields {
 func (u *mergedUpdate) conditions(m *wire.Message) {
 	first := u.firstPrepare()
 	fields := u.fields()
-	document.FenceIs(m, fields.Fence, u.fence)
 	if p := first.participant(); p.effect != nil {
+		p.requireFence(m, u.fence)
 		p.requireReservable(m, u.store.unreserved[fields.Pending])
 		return
 	}
+	document.FenceIs(m, fields.Fence, u.fence)
 	bounds := u.bounds()
 	m.Begin(fields.Pending)
 	m.NoArray()
@@ -75,7 +79,7 @@ func (u *mergedUpdate) conditions(m *wire.Message) {
 		m.End()
 	}
 	m.Begin(fields.Currency)
-	document.CurrencyIs(m, first.Attempt.Transfer.Currency)
+	document.CurrencyIs(m, first.currency())
 	m.NoArray()
 	m.End()
 	m.Begin(fields.Balance)
@@ -114,6 +118,9 @@ func (u *mergedUpdate) changes(m *wire.Message) {
 		m.End()
 	}
 	effect := u.settledEffect()
+	if effect != nil && effect.original {
+		u.countReversed(m)
+	}
 	sets := slices.ContainsFunc(u.calls, (*Call).sets)
 	if sets || u.replacesFence || effect != nil && len(wire.Elements(effect.Set)) > 0 {
 		u.set(m, effect)

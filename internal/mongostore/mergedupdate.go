@@ -130,7 +130,7 @@ func (u *mergedUpdate) agrees(call *Call) bool {
 	}
 	first := u.firstPrepare()
 	return first.Op.Fence == call.Op.Fence &&
-		first.Attempt.Transfer.Currency == call.Attempt.Transfer.Currency &&
+		first.currency() == call.currency() &&
 		first.participant().floor.Stored.Equal(call.participant().floor.Stored)
 }
 

@@ -114,7 +114,7 @@ func (s *Store) findParticipants(ctx context.Context, calls []*Call, from *mongo
 		for i, p := range some {
 			ids[i] = p.id
 		}
-		found, err := wire.FindByID(ctx, from, ids, options.Find().SetProjection(l.Fields.Projection()))
+		found, err := wire.FindByID(ctx, from, ids, options.Find().SetProjection(l.Projection()))
 		if err != nil {
 			return documents, err
 		}

@@ -107,6 +107,48 @@ func TestRefusalEndsASharedStatement(t *testing.T) {
 	require.ErrorContains(t, rs[2].Cause, "121")
 }
 
+// Accounts in several currencies share a statement, and each is judged by the currency
+// that its own leg names: for the legs of one exchange, and for those of many transfers.
+func TestSharedStatementOfSeveralCurrencies(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	accounts := []struct {
+		name          string
+		has           any
+		transfer, leg string
+		result        protocol.Result
+	}{
+		{"a", "EUR", "EUR", "", protocol.Applied},
+		{"b", "USD", "EUR", "USD", protocol.Applied},
+		{"c", nil, "", "", protocol.Applied},
+		{"d", "USD", "", "USD", protocol.Applied},
+		{"e", "USD", "EUR", "", protocol.NotMatched},
+		{"f", "EUR", "EUR", "USD", protocol.NotMatched},
+		{"g", nil, "", "EUR", protocol.NotMatched},
+	}
+	var rs requests
+	for _, account := range accounts {
+		b.Put(storetest.Account(account.name, bson.M{"balance": int64(200), "currency": account.has}))
+		leg := b.Leg(account.name, -60)
+		leg.Currency = account.leg
+		a := b.Attempt("by "+account.name, leg)
+		a.Transfer.Currency = account.transfer
+		rs.add(a, b.Ready(a)...)
+	}
+	b.trial()
+	b.batch(rs)
+	_, sizes := b.sent()
+	assert.Equal(t, []int{len(accounts)}, sizes[0], "they share a statement")
+	for _, account := range accounts {
+		assert.Equal(t, account.result, results(rs)[account.name], account.name)
+		want := storetest.Account(account.name, bson.M{"balance": int64(200), "currency": account.has})
+		if account.result == protocol.Applied {
+			want["balance"], want["pending"] = int64(140), bson.M{"by " + account.name: int64(-60)}
+		}
+		b.Has("accounts", want)
+	}
+}
+
 // keep makes the server refuse each change of an account's balance of 200.
 func (b *bank) keep(account string) {
 	b.T.Helper()

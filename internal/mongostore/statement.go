@@ -158,7 +158,7 @@ func (u *mergedUpdate) writeConditions(m *wire.Message) {
 	}
 	m.End()
 	m.Stored(pipeline.Fence, document.StoredFence(u.fence))
-	m.Text(pipeline.Currency, first.Attempt.Transfer.Currency)
+	m.Text(pipeline.Currency, first.currency())
 	m.Flag(pipeline.Debits, u.taken.Sign() != 0)
 	m.Stored(pipeline.Floor, first.participant().floor.Stored)
 }

@@ -36,7 +36,6 @@ type Execution struct {
 	decision     State // set when the decision is asked for; it never changes
 	refusal      Refusal
 	dirty        bool // some prepare may still be on its way
-	lookedLast   bool // what a reversal reverses was looked at after all else
 	mustLook     bool // it must learn first whether it still owns the transfer
 	claimSent    bool // a claim was handed out and not answered
 	claimUnsure  bool // a claim may have been stored, or may yet be
@@ -114,8 +113,11 @@ func (x *Execution) StuckAt() int {
 // it is Stuck because of that.
 func (x *Execution) Err() error { return x.err }
 
-// StopWaiting ends the waiting that [Start] allowed.
+// StopWaiting ends the waiting for a busy participant that [Start] allowed.
 func (x *Execution) StopWaiting() { x.start.WaitWhileBusy = false }
+
+// Postpone ends the waiting for another reversal that [Start] allowed.
+func (x *Execution) Postpone() { x.start.WaitWhileTaken = false }
 
 // Next returns the operations that the execution wants performed now, none when it has
 // ended.

@@ -88,6 +88,9 @@ const (
 	// Expire raises the epoch of a hold in Preparing that has expired, by the server's
 	// clock.
 	Expire
+	// Replan raises the epoch of a reversal in Preparing, where epoch and owner are those
+	// of an execution that has ended as Outdated, and stores what is left to be moved.
+	Replan
 )
 
 // String names the way of claiming, for logs; "" if there is no such way.
@@ -109,6 +112,8 @@ func (c ClaimKind) String() string {
 		return "Post"
 	case Expire:
 		return "Expire"
+	case Replan:
+		return "Replan"
 	}
 	return ""
 }
@@ -116,7 +121,7 @@ func (c ClaimKind) String() string {
 // takesOver reports whether another execution may have worked on the transfer before.
 func (c ClaimKind) takesOver() bool {
 	switch c {
-	case TakeOver, TakeToCancel, TakeUnheld, Post, Expire:
+	case TakeOver, TakeToCancel, TakeUnheld, Post, Expire, Replan:
 		return true
 	case Insert, FromInitiated, CancelInitiated:
 	}
@@ -286,6 +291,14 @@ type Facts struct {
 	Unmet bool
 	// MayBeGone says that nothing is owed to the document when it is gone.
 	MayBeGone bool
+	// Exhausted says that nothing is left to be taken back of the transfer that is to be
+	// reversed, and Exceeded that less is left than the reversal was asked to take back.
+	// What is left never grows, so both are so for good.
+	Exhausted, Exceeded bool
+	// Taken says that another reversal has reserved that transfer.
+	Taken bool
+	// Outdated says that a reversal of all that is left was planned when more was left.
+	Outdated bool
 }
 
 // Refusal returns the first reason that applies, 0 if the participant can be prepared.
@@ -311,6 +324,13 @@ func (f Facts) Refusal() Reason {
 		return Overflow
 	case f.Unmet:
 		return RequirementFailed
+	case f.Exhausted:
+		return AlreadyReversed
+	case f.Exceeded:
+		return ReversalExceeds
 	}
 	return 0
 }
+
+// postpones reports whether what speaks against a prepare may change.
+func (f Facts) postpones() bool { return f.Taken || f.Outdated }

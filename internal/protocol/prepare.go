@@ -12,6 +12,7 @@ const (
 	needsPrepare      // its fence is pinned, or verified
 	needsLook         // a prepare may not have matched, or a read refuses it
 	needsVerify       // its fence is newer than the claim
+	needsTurn         // another reversal has it, and it is looked at again after a verify
 	prepared
 	refused
 	needsFencingLook // the fence-only before a roll-back did not match
@@ -62,7 +63,7 @@ func (x *Execution) observeFence(op Operation, answer Answer) {
 	}
 	p.fence, p.pinned = facts.Fence, facts.Found
 	p.step = needsPrepare
-	if reason != 0 || facts.Trace.there() {
+	if reason != 0 || facts.Trace.there() || facts.postpones() {
 		p.step = needsLook // a prepare would hardly match
 	}
 }
@@ -70,10 +71,10 @@ func (x *Execution) observeFence(op Operation, answer Answer) {
 // preparations adds what is next while preparing.
 // Looks come first, since what they show may make prepares needless.
 func (x *Execution) preparations(operations []Operation) []Operation {
-	if x.any(needsLook) {
-		return x.each(operations, needsLook, Look)
+	if looks := x.inTurn(x.each(operations, needsLook, Look)); len(looks) > 0 {
+		return looks
 	}
-	if x.any(needsVerify) {
+	if x.any(needsVerify) || x.any(needsTurn) {
 		op := about(Verify)
 		op.Epoch = x.epoch
 		return append(operations, op)
@@ -96,6 +97,22 @@ func (x *Execution) firstReserved() int { return len(x.participants) - x.start.R
 // reserving reports whether one of those is not prepared yet.
 func (x *Execution) reserving() bool {
 	return slices.ContainsFunc(x.participants[x.firstReserved():], func(p participant) bool { return p.step != prepared })
+}
+
+// original returns the transfer that a reversal reverses.
+func (x *Execution) original() *participant { return &x.participants[len(x.participants)-1] }
+
+// takingTurn reports whether the execution is that of a reversal which has not reserved
+// its original yet.
+func (x *Execution) takingTurn() bool { return x.start.Reversal && x.original().step != prepared }
+
+// inTurn leaves out looks that come after a reversal has reserved its original.
+func (x *Execution) inTurn(operations []Operation) []Operation {
+	if !x.takingTurn() {
+		return operations
+	}
+	last := len(x.participants) - 1
+	return slices.DeleteFunc(operations, func(op Operation) bool { return op.Participant < last })
 }
 
 func (x *Execution) observePrepare(op Operation, answer Answer) {
@@ -139,7 +156,7 @@ func (x *Execution) observeLook(op Operation, answer Answer) {
 	p := &x.participants[op.Participant]
 	switch {
 	case p.step == needsLook && x.phase == preparing:
-		p.look(answer.Facts)
+		x.look(p, answer.Facts)
 	case p.step == needsFencingLook && x.phase == fencing:
 		p.lookFencing(answer.Facts)
 	case p.step == needsPayLook && x.phase == settling:
@@ -150,7 +167,7 @@ func (x *Execution) observeLook(op Operation, answer Answer) {
 }
 
 // look decides how to go on with a participant whose prepare did not match.
-func (p *participant) look(facts Facts) {
+func (x *Execution) look(p *participant, facts Facts) {
 	p.absent = !facts.Found
 	if facts.Trace.there() {
 		p.hasTrace(facts.Trace)
@@ -160,6 +177,10 @@ func (p *participant) look(facts Facts) {
 		p.refuse(reason)
 		return
 	}
+	if facts.postpones() {
+		x.postpone(p, facts)
+		return
+	}
 	p.looked = true
 	if p.pinned && facts.Fence == p.fence {
 		p.step = needsPrepare
@@ -167,6 +188,26 @@ func (p *participant) look(facts Facts) {
 	}
 	p.fence, p.pinned = facts.Fence, true
 	p.step = needsVerify
+}
+
+// postpone decides how to go on with a reversal whose turn has not come, or which takes
+// more than is left.
+//
+// Nothing of it is prepared anywhere, because the original comes first.
+// Nor can a prepare of the original that was sent before come to match: it names a fence,
+// which for an original stands for the latest reversal as well, and what is left changes
+// only with that.
+//
+// One that waits verifies its claim each time: it is alive, and nobody else's.
+func (x *Execution) postpone(p *participant, facts Facts) {
+	switch {
+	case facts.Taken && x.start.WaitWhileTaken:
+		p.step = needsTurn
+	case facts.Taken:
+		x.end(Postponed)
+	default:
+		x.end(Outdated)
+	}
 }
 
 // hasTrace notes that a participant is prepared: by an earlier message, or by an earlier
@@ -196,8 +237,12 @@ func (x *Execution) observeVerify(answer Answer) {
 	switch answer.Result {
 	case Applied:
 		for i := range x.participants {
-			if p := &x.participants[i]; p.step == needsVerify {
+			switch p := &x.participants[i]; p.step {
+			case needsVerify:
 				p.step = needsPrepare
+			case needsTurn:
+				p.step = needsLook
+			default:
 			}
 		}
 	case NotMatched:
@@ -220,6 +265,12 @@ func (x *Execution) concludePreparing() {
 		x.concludeAllPrepared()
 		return
 	}
+	if x.takingTurn() {
+		if last := len(x.participants) - 1; x.original().step == refused {
+			x.rollBack(Refusal{Reason: x.original().reason, Participant: last})
+		}
+		return
+	}
 	// If several participants refuse, the first reason in order is reported.
 	// So once one of them is looked at, or has refused, all that are not prepared are
 	// looked at.
@@ -230,7 +281,7 @@ func (x *Execution) concludePreparing() {
 			}
 		}
 	}
-	if x.any(refused) && !x.any(needsLook) && !x.lookOnceMore() {
+	if x.any(refused) && !x.any(needsLook) {
 		x.rollBack(x.firstRefusal())
 	}
 }
@@ -247,26 +298,8 @@ func (x *Execution) concludeAllPrepared() {
 	}
 }
 
-// lookOnceMore has the transfer that a refused reversal reverses looked at after the
-// accounts.
-//
-//  1. A sees that it is free.
-//  2. B reserves it, and takes the money.
-//  3. A sees no money, and would report that it was spent on something else.
-func (x *Execution) lookOnceMore() bool {
-	last := &x.participants[len(x.participants)-1]
-	if !x.start.Reversal || x.lookedLast || last.step == prepared || last.step == refused {
-		return false
-	}
-	x.lookedLast, last.step = true, needsLook
-	return true
-}
-
 // firstRefusal returns the refusal that is reported.
 func (x *Execution) firstRefusal() Refusal {
-	if last := len(x.participants) - 1; x.start.Reversal && x.participants[last].step == refused {
-		return Refusal{Reason: x.participants[last].reason, Participant: last}
-	}
 	first := Refusal{Participant: NoParticipant}
 	for i, p := range x.participants {
 		if p.step == refused && (first.Reason == 0 || p.reason < first.Reason) {

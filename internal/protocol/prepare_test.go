@@ -251,12 +251,6 @@ func TestDocumentsAreReservedFirst(t *testing.T) {
 		d.hears(Claim, holds(Preparing, 1))
 		return d
 	}
-	participants := func(operations []Operation) (asked []int) {
-		for _, op := range operations {
-			asked = append(asked, op.Participant)
-		}
-		return asked
-	}
 	d := reserved()
 	require.Equal(t, []int{2, 3}, participants(d.hears(Prepare, yes(), only(NotSent))))
 	require.Equal(t, []int{3}, participants(d.hears(Prepare, yes())), "still one of them")
@@ -271,50 +265,97 @@ func TestDocumentsAreReservedFirst(t *testing.T) {
 	require.Equal(t, Refusal{Reason: RequirementFailed, Participant: 3}, d.asks(Decide, 1)[0].Refusal)
 }
 
-// TestAnOriginalsRefusalIsTold promises that a reversal which comes too late reports that
-// the original is taken, whatever else is missing.
-// The money that it needs is gone for the same reason.
-// A transfer that is not a reversal reports the first reason.
-func TestAnOriginalsRefusalIsTold(t *testing.T) {
-	taken := able("f")
-	taken.Unmet = true
-	for reversal, want := range map[bool]Refusal{
-		true: {Reason: RequirementFailed, Participant: 1}, false: {Reason: InsufficientFunds, Participant: 0},
-	} {
-		d := begin(t, Start{Claim: Insert, Reserve: 1, Reversal: reversal}, 2)
-		d.hears(ReadFence, shows(able("f")), shows(able("f")))
-		d.hears(Claim, holds(Preparing, 1))
-		d.hears(Prepare, no())
-		d.hears(Look, shows(refusing(InsufficientFunds, false)), shows(taken))
-		require.Equal(t, want, d.asks(Decide, 1)[0].Refusal)
+// participants returns which participants operations are for.
+func participants(operations []Operation) (asked []int) {
+	for _, op := range operations {
+		asked = append(asked, op.Participant)
 	}
-	d := begin(t, Start{Claim: Insert, Reserve: 1, Reversal: true}, 2)
-	d.hears(ReadFence, shows(able("f")), shows(able("f")))
-	d.hears(Claim, holds(Preparing, 1))
-	d.hears(Prepare, yes())
-	d.hears(Prepare, no())
-	d.hears(Look, shows(refusing(InsufficientFunds, false)))
-	require.Equal(t, Refusal{Reason: InsufficientFunds, Participant: 0}, d.asks(Decide, 1)[0].Refusal, "the transfer is there to be reversed")
+	return asked
 }
 
-// TestTheOriginalIsLookedAtLast promises that a reversal reports missing money only if
-// its original was free after that was seen.
-// The original is looked at once more, and no more often.
-func TestTheOriginalIsLookedAtLast(t *testing.T) {
-	taken := able("f2")
-	taken.Unmet = true
-	for facts, want := range map[Facts]Refusal{
-		taken:      {Reason: RequirementFailed, Participant: 1},
-		able("f2"): {Reason: InsufficientFunds, Participant: 0},
-		able("f3"): {Reason: InsufficientFunds, Participant: 0},
-	} {
-		d := begin(t, Start{Claim: Insert, Reserve: 1, Reversal: true}, 2)
-		d.hears(ReadFence, shows(able("f")), shows(able("f")))
+// TestAReversalTakesItsTurn promises that a reversal looks at no account and prepares
+// none before it has reserved its original: what it sees before says nothing.
+// What the original refuses is reported, and nothing else.
+func TestAReversalTakesItsTurn(t *testing.T) {
+	refused := able("f")
+	refused.Exhausted = true
+	begun := func(original Facts) dialogue {
+		d := begin(t, Start{Claim: Insert, Reserve: 1, Reversal: true, WaitWhileTaken: true}, 2)
+		d.hears(ReadFence, shows(refusing(InsufficientFunds, false)), shows(original))
 		d.hears(Claim, holds(Preparing, 1))
-		d.hears(Prepare, no())
-		d.hears(Look, only(Unknown), shows(able("f2"))) // no transfer has it
-		d.hears(Look, shows(refusing(InsufficientFunds, false)))
-		d.hears(Look, shows(facts))
-		require.Equal(t, want, d.asks(Decide, 1)[0].Refusal)
+		return d
 	}
+	d := begun(able("f"))
+	require.Equal(t, []int{1}, participants(d.hears(Prepare, no())))
+	require.Equal(t, []int{1}, participants(d.hears(Look, shows(refused))))
+	require.Equal(t, Refusal{Reason: AlreadyReversed, Participant: 1}, d.asks(Decide, 1)[0].Refusal)
+
+	d = begun(refused)
+	require.Equal(t, []int{1}, participants(d.hears(Look, shows(able("f")))))
+	require.Equal(t, []int{1}, participants(d.hears(Prepare, yes())))
+	require.Equal(t, []int{0}, participants(d.hears(Look, shows(refusing(InsufficientFunds, false)))))
+	require.Equal(t, Refusal{Reason: InsufficientFunds, Participant: 0}, d.asks(Decide, 1)[0].Refusal)
+
+	refused.Exhausted, refused.Exceeded = false, true
+	d = begun(refused)
+	d.hears(Look, shows(refused))
+	require.Equal(t, Refusal{Reason: ReversalExceeds, Participant: 1}, d.asks(Decide, 1)[0].Refusal)
+}
+
+// TestAReversalWaits promises that a reversal whose original another one has reserved
+// looks again, and again, and verifies its claim each time, as long as it may wait.
+// Then it ends, with nothing prepared.
+func TestAReversalWaits(t *testing.T) {
+	taken := able("f")
+	taken.Taken, taken.Outdated = true, true
+	begun := func() dialogue {
+		d := begin(t, Start{Claim: Insert, Reserve: 1, Reversal: true, WaitWhileTaken: true}, 2)
+		d.hears(ReadFence, shows(able("f")), shows(taken))
+		d.hears(Claim, holds(Preparing, 1))
+		d.hears(Look, shows(taken))
+		for range 3 {
+			d.hears(Verify, yes())
+			require.Equal(t, []int{1}, participants(d.hears(Look, shows(taken))))
+		}
+		return d
+	}
+	d := begun()
+	d.hears(Verify, yes())
+	d.hears(Look, shows(able("f2")))
+	d.hears(Verify, yes())
+	require.Equal(t, Fence("f2"), d.hears(Prepare, yes())[0].Fence)
+	require.Equal(t, []int{0}, participants(d.hears(Prepare, yes())))
+	d.asks(Decide, 1)
+
+	d = begun()
+	d.hears(Verify, no())
+	d.hears(LookTransfer, Answer{Result: Applied, Transfer: Image{Found: true, State: Preparing, Epoch: 2}})
+	d.ends(Overtaken, Preparing)
+
+	d = begun()
+	d.x.Postpone()
+	d.hears(Verify, yes())
+	d.hears(Look, shows(taken))
+	d.ends(Postponed, Preparing)
+}
+
+// TestAReversalIsOutdated promises that a reversal of all that is left ends, with nothing
+// prepared, when less is left than it was planned to take, and that one that is planned
+// anew is taken over, and so dirty.
+func TestAReversalIsOutdated(t *testing.T) {
+	outdated := able("f")
+	outdated.Outdated = true
+	d := begin(t, Start{Claim: Insert, Reserve: 1, Reversal: true, WaitWhileTaken: true}, 2)
+	d.hears(ReadFence, shows(able("f")), shows(able("f")))
+	d.hears(Claim, holds(Preparing, 1))
+	d.hears(Prepare, only(Unknown))
+	d.hears(Look, shows(outdated))
+	d.ends(Outdated, Preparing)
+
+	d = begin(t, Start{Claim: Replan, Reserve: 1, Reversal: true}, 2)
+	d.hears(ReadFence, shows(able("f")), shows(able("f")))
+	require.Equal(t, Replan, d.hears(Claim, holds(Preparing, 2))[0].Claim)
+	d.hears(Prepare, yes())
+	d.hears(Prepare, yes())
+	require.False(t, d.asks(Decide, 1)[0].Clean)
 }

@@ -24,8 +24,13 @@ type Start struct {
 	//  3. Each is refused what the other one has, and the order is not paid.
 	Reserve int
 	// Reversal says that the last participant is a transfer which this one reverses.
-	// If that participant refuses, its reason is reported whatever the others refuse: the
-	// missing money may be with another reversal, which says nothing about it.
+	// Nothing is looked at or prepared elsewhere before that one is prepared: only one
+	// reversal at a time has it, and what another one does meanwhile says nothing about
+	// this one.
+	//
+	//  1. A and B take back 30 each, and the payee has 30.
+	//  2. B takes them. A finds no money, and is refused.
+	//  3. B is refused by another account, and gives them back.
 	//
 	// It is set for each execution of a reversal, which is never committed by fact:
 	// nothing is owed to the transfer that it reverses, which may be purged at any
@@ -35,6 +40,9 @@ type Start struct {
 	//  2. The original is purged, and A dies.
 	//  3. B takes over, finds no original, which shows no trace either, and rolls back.
 	Reversal bool
+	// WaitWhileTaken lets a reversal wait, once it has claimed, while another one has
+	// reserved the transfer that both reverse, until Postpone is called.
+	WaitWhileTaken bool
 	// ByRecord says that the transfer was stored by a release which knows no other
 	// commit than a stored decision.
 	// An execution of that release may be working on it, too, and goes by its own rules.
@@ -75,4 +83,12 @@ const (
 	// server refuses it.
 	// The transfer stays as it is until the cause is repaired and recovery takes it over.
 	Stuck
+	// Postponed means that another reversal has reserved the transfer that this one
+	// reverses.
+	// Nothing is prepared, and recovery tries it again.
+	Postponed
+	// Outdated means that a reversal of all that is left was planned when more was left.
+	// Nothing is prepared, and nothing that was sent can be prepared any more.
+	// A new execution claims it by [Replan], with what is left now.
+	Outdated
 )

@@ -62,6 +62,8 @@ const (
 	InsufficientFunds
 	Overflow
 	RequirementFailed
+	AlreadyReversed
+	ReversalExceeds
 	Unwritable
 	Cancelled
 	Stalled
@@ -71,37 +73,17 @@ const (
 
 // String returns the code under which the reason is stored.
 func (r Reason) String() string {
-	switch r {
-	case NotFound:
-		return "accountNotFound"
-	case Closed:
-		return "accountClosed"
-	case Frozen:
-		return "accountFrozen"
-	case CurrencyMismatch:
-		return "currencyMismatch"
-	case AmountKind:
-		return "amountKind"
-	case Busy:
-		return "accountBusy"
-	case InsufficientFunds:
-		return "insufficientFunds"
-	case Overflow:
-		return "overflow"
-	case RequirementFailed:
-		return "requirementFailed"
-	case Unwritable:
-		return "unwritable"
-	case Cancelled:
-		return "cancelled"
-	case Stalled:
-		return "stalled"
-	case Voided:
-		return "voided"
-	case Expired:
-		return "expired"
+	codes := [...]string{
+		NotFound: "accountNotFound", Closed: "accountClosed", Frozen: "accountFrozen",
+		CurrencyMismatch: "currencyMismatch", AmountKind: "amountKind", Busy: "accountBusy",
+		InsufficientFunds: "insufficientFunds", Overflow: "overflow", RequirementFailed: "requirementFailed",
+		AlreadyReversed: "alreadyReversed", ReversalExceeds: "reversalExceeds", Unwritable: "unwritable",
+		Cancelled: "cancelled", Stalled: "stalled", Voided: "voided", Expired: "expired",
 	}
-	return "unknown"
+	if r == 0 || int(r) >= len(codes) {
+		return "unknown"
+	}
+	return codes[r]
 }
 
 // Refusal is why a transfer is rolled back, and which participant is the cause.

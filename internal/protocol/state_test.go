@@ -23,7 +23,7 @@ func TestStoredWordsStay(t *testing.T) {
 
 	codes := []string{
 		"accountNotFound", "accountClosed", "accountFrozen", "currencyMismatch", "amountKind", "accountBusy", "insufficientFunds", "overflow",
-		"requirementFailed", "unwritable", "cancelled", "stalled", "voided", "expired",
+		"requirementFailed", "alreadyReversed", "reversalExceeds", "unwritable", "cancelled", "stalled", "voided", "expired",
 	}
 	for i, code := range codes {
 		require.Equal(t, code, (NotFound + Reason(i)).String())

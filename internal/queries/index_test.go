@@ -11,7 +11,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/queries"
 	"github.com/mongotransfer/transfer/internal/storetest"
@@ -49,44 +48,6 @@ func TestStalledUsesThePartialIndex(t *testing.T) {
 		assert.Contains(t, plan, `"indexName": "unfinished"`)
 		assert.NotContains(t, plan, "COLLSCAN")
 	}
-}
-
-// An account's transfers are found by indexes, whatever their states.
-func TestListOfAnAccountUsesIndexes(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
-	require.NoError(t, b.Store.Setup(t.Context()))
-	var attempts []*mongostore.Attempt
-	for i := range 4 {
-		attempts = append(attempts, b.Claimed(fmt.Sprint("t", i), b.Leg("alice", -60), b.Leg("bob", 60)))
-	}
-	b.Applied(attempts[0], storetest.Decide(protocol.Committed, 1))
-	b.Applied(attempts[0], storetest.Finish(protocol.Success))
-	b.Applied(attempts[1], storetest.Decide(protocol.Rollback, 1))
-	b.Applied(attempts[1], storetest.Finish(protocol.Fail))
-	b.Applied(attempts[2], storetest.Decide(protocol.Committed, 1))
-	var others []any // enough of them to make a scan of the collection expensive
-	for i := range 1000 {
-		others = append(others, bson.M{
-			"_id": fmt.Sprint("other", i), "state": "Success", "createdAt": time.Now(), "committedAt": time.Now(),
-			"legs": bson.A{bson.M{"ledger": "", "ns": "x.y", "account": "bob", "amount": int64(5)}},
-		})
-	}
-	_, err := b.DB.Collection("transfers").InsertMany(t.Context(), others)
-	require.NoError(t, err)
-	b.Log.Take()
-	var found []string
-	for transfer, err := range b.Store.List(t.Context(), queries.Query{Account: "alice"}) {
-		require.NoError(t, err)
-		found = append(found, transfer.ID)
-	}
-	slices.Sort(found)
-	assert.Equal(t, []string{"t0", "t1", "t2", "t3"}, found)
-	plan := b.Explain(b.Log.Take()[0])
-	for _, index := range []string{"unfinished", "committed", "failures"} {
-		assert.Contains(t, plan, `"indexName": "`+index+`"`)
-	}
-	assert.NotContains(t, plan, "COLLSCAN")
 }
 
 // The library has no index of metadata: a list reads the newest transfers until it has

@@ -13,7 +13,7 @@ import (
 type Coverage struct {
 	situations [situations]int
 	operations [protocol.Finish + 1]counts
-	claims     [protocol.Expire + 1]counts
+	claims     [protocol.Replan + 1]counts
 	merged     [mixtures]counts
 }
 
@@ -85,7 +85,7 @@ func (c *Coverage) columns() []column {
 			all = append(all, column{&c.operations[kind], kind.String(), fates(kind)})
 			continue
 		}
-		for way := protocol.Insert; way <= protocol.Expire; way++ {
+		for way := protocol.Insert; way <= protocol.Replan; way++ {
 			all = append(all, column{&c.claims[way], way.String(), fates(kind)})
 		}
 	}

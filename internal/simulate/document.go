@@ -35,6 +35,10 @@ type Account struct {
 	Traces [MaxTransfers]protocol.Trace
 	// Value is that of a document: 0, unmet, or what a transfer's effect has set.
 	Value int
+	// Room is what is left to be taken back of a transfer that reversals reverse, and
+	// Latest is who has taken something back last, as setBy has it.
+	Room   int64
+	Latest int
 }
 
 // unmet is the value of a document that was written from outside.
@@ -82,6 +86,10 @@ type Transfer struct {
 	Held bool
 	// Posted is the amount of a hold that was posted.
 	Posted int64
+	// Planned is what a reversal of all that is left takes back, and Plan counts how
+	// often it was planned anew.
+	Planned int64
+	Plan    int
 }
 
 // Version is all that is stored at one moment.
@@ -101,8 +109,11 @@ type Leg struct {
 	Account int
 	// Amount is what the participant gets; a negative one is taken.
 	Amount int64
-	// Spare says that it is an effect whose document may be removed at any time.
+	// Spare says that it is no effect: the document is a transfer that this one reverses.
+	// It may be removed at any time.
 	Spare bool
+	// Takes is what is taken back of that transfer.
+	Takes int64
 }
 
 func (l Leg) effect() bool { return l.Amount == 0 }
@@ -123,6 +134,7 @@ func (w *World) Begin(transfer int, start protocol.Start) *protocol.Execution {
 	}
 	start.Hold = start.Hold || w.Holds[transfer]
 	start.Reversal = legs[len(legs)-1].Spare
+	start.WaitWhileTaken = start.Reversal
 	start.ByRecord = start.ByRecord || w.Earlier[transfer]
 	return protocol.New(start, len(legs), losers...)
 }
@@ -142,4 +154,7 @@ type Message struct {
 	Token protocol.Fence
 	// Posted is the amount that a claim by Post posts.
 	Posted int64
+	// Seen is the transfer as its execution knows it: what that was made for, and the
+	// epoch and owner that a claim by Replan requires.
+	Seen Transfer
 }

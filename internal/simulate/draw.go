@@ -75,7 +75,8 @@ func (g *game) drawFate(m move, possible []Fate) move {
 		return m
 	}
 	odds := g.odds
-	if m.op == protocol.Verify || m.op == protocol.FenceOnly || m.op == protocol.MarkHeld || len(m.with) > 0 {
+	replans := m.op == protocol.Claim && g.executors[m.who].start.Claim == protocol.Replan
+	if m.op == protocol.Verify || m.op == protocol.FenceOnly || m.op == protocol.MarkHeld || len(m.with) > 0 || replans {
 		odds = max(odds, 0.5) // they are rare, and what they guard against is rarer
 	}
 	if g.faults > 0 && g.random.Float64() < odds {

@@ -200,8 +200,8 @@ func showsIn(m Message, image protocol.Image) bool {
 // remember answers a read of a fence with the fence that the account had at some moment,
 // and with the most favourable facts.
 func (w *World) remember(at *Version, m Message) protocol.Answer {
-	if at.Accounts[w.leg(m).Account].Missing {
-		return w.read(at, m)
+	if at.Accounts[w.leg(m).Account].Missing || w.leg(m).Spare {
+		return w.read(at, m) // fences of originals are not remembered
 	}
 	return protocol.Answer{Result: protocol.Applied, Facts: protocol.Facts{
 		Found: true, Fence: at.Accounts[w.leg(m).Account].Fence, Open: true, Unfrozen: true, Currency: true,

@@ -45,7 +45,7 @@ func what(err error) string {
 func (w *World) check(before *Version) error {
 	for _, check := range []func(*Version) error{
 		w.checkConservation, w.checkMarkers, w.checkAccounts, w.checkPrepared, w.checkStates, w.checkBalances,
-		w.checkTold, w.checkRefusals, w.checkClean, w.checkHolds, w.checkEffects,
+		w.checkTold, w.checkRefusals, w.checkClean, w.checkHolds, w.checkEffects, w.checkOriginals,
 	} {
 		if err := check(before); err != nil {
 			return err
@@ -67,7 +67,8 @@ func (w *World) checkConservation(*Version) error {
 		sum += w.Accounts[i].Balance
 		given += w.given[i]
 	}
-	for t, legs := range w.Plans {
+	for t := range w.Plans {
+		legs := w.legs(t)
 		for _, leg := range legs {
 			// The money that was taken waits in the debit's marker until the decision is
 			// stored, less what done marks have paid in; and in the credit's marker after
@@ -139,7 +140,8 @@ func (w *World) checkAccounts(before *Version) error {
 
 // checkPrepared checks that no marker was set where none may be.
 func (w *World) checkPrepared(before *Version) error {
-	for t, legs := range w.Plans {
+	for t := range w.Plans {
+		legs := w.legs(t)
 		for _, leg := range legs {
 			a, was := &w.Accounts[leg.Account], &before.Accounts[leg.Account]
 			switch {
@@ -188,7 +190,8 @@ func (w *World) checkStates(before *Version) error {
 // marker say.
 func (w *World) checkBalances(*Version) error {
 	expected := w.given
-	for t, legs := range w.Plans {
+	for t := range w.Plans {
+		legs := w.legs(t)
 		forward := w.Transfers[t].forward()
 		for _, leg := range legs {
 			trace := w.Accounts[leg.Account].Traces[t]
@@ -240,7 +243,7 @@ func (w *World) checkToldCommitted(t int) error {
 	case told.settled && !stored.forward():
 		return violates(5, "%s was told to be settled, and is %q", transferName(t), stored.State)
 	}
-	for _, leg := range w.Plans[t] {
+	for _, leg := range w.legs(t) {
 		switch a := &w.majority.Accounts[leg.Account]; {
 		case told.committed && !stored.forward() && a.Traces[t] == protocol.NoTrace:
 			return violates(5, "%s was told to be committed, and has no trace at %s", transferName(t), accountName(leg.Account))
@@ -255,7 +258,8 @@ func (w *World) checkToldCommitted(t int) error {
 // claim.
 // Refusals by the server itself are not checked.
 func (w *World) checkRefusals(before *Version) error {
-	for t, legs := range w.Plans {
+	for t := range w.Plans {
+		legs := w.legs(t)
 		stored, was := &w.Transfers[t], &before.Transfers[t]
 		if stored.Epoch != was.Epoch || stored.Owner != was.Owner {
 			w.reasons[t] = [MaxAccounts]uint16{}

@@ -29,6 +29,7 @@ func (k *keyer) keys(r *run) (run, world uint64) {
 	for i := range r.executors {
 		e := &r.executors[i]
 		k.add(reflect.ValueOf(&e.epoch).Elem())
+		k.add(reflect.ValueOf(&e.seen).Elem())
 		k.add(reflect.ValueOf(e.x))
 		k.add(reflect.ValueOf(e.batch))
 	}
@@ -42,6 +43,11 @@ func (k *keyer) keys(r *run) (run, world uint64) {
 func (k *keyer) start(w *World) {
 	k.buf, k.fences = k.buf[:0], k.fences[:0]
 	k.add(reflect.ValueOf(&w.Version).Elem())
+	for i := range w.Accounts {
+		if leg, is := w.effectOn(i); is && leg.Spare {
+			k.fence(string(w.Accounts[i].originalFence()))
+		}
+	}
 	k.add(reflect.ValueOf(&w.given).Elem())
 	k.add(reflect.ValueOf(&w.told).Elem())
 	k.add(reflect.ValueOf(&w.Expired).Elem())
@@ -58,6 +64,7 @@ func (k *keyer) start(w *World) {
 func (k *keyer) message(m *Message) {
 	k.buf = append(k.buf, byte(m.Transfer), byte(m.Owner), byte(m.Posted))
 	k.add(reflect.ValueOf(&m.Op).Elem())
+	k.add(reflect.ValueOf(&m.Seen).Elem())
 	if m.Op.Kind == protocol.FenceOnly || m.Op.ReplaceFence {
 		k.fence(string(m.Token))
 	}

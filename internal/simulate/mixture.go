@@ -136,7 +136,7 @@ func (w *World) showAllDone(members []Message) []protocol.Answer {
 // message returns what an executor would send.
 func (r *run) message(a asked) Message {
 	e := &r.executors[a.who]
-	return Message{Transfer: e.transfer, Owner: e.owner, Op: e.batch[slices.IndexFunc(e.batch, a.names)]}
+	return Message{Transfer: e.transfer, Owner: e.owner, Op: e.batch[slices.IndexFunc(e.batch, a.names)], Seen: e.seen}
 }
 
 // performMerged lets operations of several executors meet one fate, as one update.
@@ -151,6 +151,7 @@ func (r *run) performMerged(m move) error {
 			return nil
 		}
 		sent[i] = r.w.Send(e.transfer, e.owner, e.batch[which])
+		sent[i].Seen = e.seen
 		for _, other := range sent[:i] {
 			if !r.w.Merges(other, sent[i]) {
 				return nil

@@ -65,7 +65,7 @@ func (m move) all() []asked { return append([]asked{{who: m.who, op: m.op, at: m
 func (r *run) delivery(which int) move {
 	var all []asked
 	for _, sent := range r.w.flight[which] {
-		who := slices.IndexFunc(r.executors, func(e executor) bool { return e.owner == sent.Owner })
+		who := slices.IndexFunc(r.executors, func(e executor) bool { return e.same(sent.Owner) })
 		all = append(all, asked{who: who, op: sent.Op.Kind, at: sent.Op.Participant})
 	}
 	m := move{kind: deliver, who: all[0].who, op: all[0].op, at: all[0].at, with: all[1:]}
@@ -80,7 +80,7 @@ func (r *run) delivery(which int) move {
 // carries reports whether something in flight is what a move is about.
 func (r *run) carries(m move, flying []Message) bool {
 	return slices.EqualFunc(m.all(), flying, func(a asked, sent Message) bool {
-		return r.executors[a.who].owner == sent.Owner && a.op == sent.Op.Kind && a.at == sent.Op.Participant
+		return r.executors[a.who].same(sent.Owner) && a.op == sent.Op.Kind && a.at == sent.Op.Participant
 	})
 }
 
@@ -125,6 +125,7 @@ func (r *run) hurry(who int) {
 	if e := &r.executors[who]; e.x != nil {
 		e.own()
 		e.x.StopWaiting()
+		e.x.Postpone()
 		e.start.WaitWhileBusy = false
 	}
 }
@@ -200,9 +201,12 @@ func (r *run) perform(m move) error {
 	if m.fate != answered && m.fate != cached {
 		r.faults--
 	}
+	if !r.knowsPlan(e) {
+		return nil
+	}
 	before := r.w.Version
 	sent := r.w.Send(e.transfer, e.owner, op)
-	sent.Posted = e.posted
+	sent.Posted, sent.Seen = e.posted, e.seen
 	answer := r.w.meet(sent, m.fate, min(m.past, len(r.w.past)-1))
 	r.met.count(op, m.fate, answer.Result)
 	r.noteSent([]Message{sent}, m.fate, answer.Result)
@@ -231,7 +235,15 @@ func (r *run) answer(a asked, op protocol.Operation, fate Fate, answer protocol.
 	default:
 		before := standing(e.x)
 		e.x.Observe(op, answer)
+		e.learn(answer.Transfer)
 		r.met.countSituation(e, before)
+	}
+}
+
+// learn keeps what a claim that plans anew has to know.
+func (e *executor) learn(image protocol.Image) {
+	if image.Mine && e.seen.Planned != 0 {
+		e.seen.Epoch, e.seen.Owner = image.Epoch, e.owner
 	}
 }
 
@@ -299,5 +311,6 @@ func (r *run) answerLate(m move) error {
 	e.own()
 	r.note("%s hears late of %s: %s", executorName(e.owner), late.op, late.answer.Result)
 	e.x.Observe(late.operation, late.answer)
+	e.learn(late.answer.Transfer)
 	return r.w.tell(e)
 }

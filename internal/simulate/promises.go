@@ -22,7 +22,7 @@ func (w *World) due(transfer int, leg Leg) int64 {
 // participant can't be prepared; 0 if there is none.
 // Facts compute that in their own way.
 func (w *World) hindrance(transfer, participant int) protocol.Reason {
-	leg := w.Plans[transfer][participant]
+	leg := w.legs(transfer)[participant]
 	a := &w.Accounts[leg.Account]
 	reserved := 0
 	for other, trace := range a.Traces {
@@ -33,8 +33,23 @@ func (w *World) hindrance(transfer, participant int) protocol.Reason {
 	switch {
 	case !leg.effect():
 		return w.hindranceOfMoney(a, leg, reserved)
+	case leg.Spare:
+		return w.hindranceOfReversal(a, transfer, leg)
 	case a.Missing || a.Value != 0 || reserved > 0:
 		return protocol.RequirementFailed
+	}
+	return 0
+}
+
+// hindranceOfReversal does the same for the original of a reversal.
+func (w *World) hindranceOfReversal(a *Account, transfer int, leg Leg) protocol.Reason {
+	switch {
+	case a.Missing || a.Value != 0:
+		return protocol.RequirementFailed
+	case a.Room == 0:
+		return protocol.AlreadyReversed
+	case leg.Takes > a.Room && (!w.Alls[transfer] || w.Earlier[transfer]):
+		return protocol.ReversalExceeds
 	}
 	return 0
 }
@@ -66,7 +81,8 @@ func (w *World) hindranceOfMoney(a *Account, leg Leg, reserved int) protocol.Rea
 // checkHolds checks that held money stays where it is until the hold is decided, and that
 // the decision is allowed.
 func (w *World) checkHolds(before *Version) error {
-	for t, legs := range w.Plans {
+	for t := range w.Plans {
+		legs := w.legs(t)
 		stored, was := &w.Transfers[t], &before.Transfers[t]
 		if err := w.checkReserved(t, legs); err != nil {
 			return err
@@ -131,13 +147,14 @@ func (w *World) checkVoided(t int, was *Transfer) error {
 // settled there, and that it was reserved for one transfer at a time, as it required.
 // Others may write the document afterwards: see disturbDocument.
 func (w *World) checkEffects(before *Version) error {
-	for t, legs := range w.Plans {
+	for t := range w.Plans {
+		legs := w.legs(t)
 		for _, leg := range legs {
 			a, was := &w.Accounts[leg.Account], &before.Accounts[leg.Account]
 			set := a.Value == setBy(t) && was.Value != a.Value
 			reserved, settled := a.Traces[t] == protocol.Reserved, was.Traces[t] == protocol.Reserved && w.settledAt(t, a)
 			switch {
-			case !leg.effect() || a.Missing:
+			case !leg.effect() || leg.Spare || a.Missing:
 			case set != settled:
 				return violates(4, "%s is %q, and the document's value is %d", transferName(t), w.Transfers[t].State, a.Value)
 			case reserved && was.Traces[t] == protocol.NoTrace && !was.met(t):

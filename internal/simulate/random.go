@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 
@@ -58,18 +59,10 @@ func stage(seed uint64) *game {
 	}
 	transfers := []int{1, 2, 2, 3}[random.IntN(4)]
 	g.paper = random.IntN(4) == 0
-	var plans [][]Leg
-	var initiated []bool
-	var holds [MaxTransfers]bool
-	spare := random.IntN(3) == 0
-	for t := range transfers {
-		plan := drawPlan(random)
-		if g.paper {
-			plan = drawEffect(random, plan, spare)
-		}
-		plans = append(plans, plan)
-		holds[t] = random.IntN(3) == 0
-		initiated = append(initiated, !holds[t] && random.IntN(3) == 0)
+	plans, initiated, holds := g.drawPlans(transfers)
+	if seed%reversingEvery == 0 {
+		g.paper = true
+		plans, initiated, holds = drawReversals(random, max(2, transfers)), make([]bool, MaxTransfers), [MaxTransfers]bool{}
 	}
 	accounts := drawAccounts(random)
 	if a := &accounts[MaxAccounts-1]; g.paper && !a.Missing {
@@ -88,10 +81,11 @@ func stage(seed uint64) *game {
 	g.missing = slices.IndexFunc(accounts, func(a Account) bool { return a.Missing })
 	g.run = &run{w: *w, faults: 1 + random.IntN(12)}
 	most, undoing := 1+random.IntN(maxExecutors), random.IntN(2) == 0
-	for t := range transfers {
+	for t := range plans {
 		g.enrollAll(t, initiated[t], most, undoing)
 	}
 	g.drawEarlier(seed)
+	g.drawOriginal(seed)
 	common := []float64{0.2, 0.5}[random.IntN(2)]
 	for f := range g.may {
 		g.may[f] = random.Float64() < common
@@ -137,6 +131,53 @@ func (g *game) drawChilled() int {
 		return g.frost.IntN(MaxAccounts - 1)
 	}
 	return g.frost.IntN(MaxAccounts)
+}
+
+// drawOriginal draws what reversals take back, and how much there is.
+// It draws from a source of its own as well.
+func (g *game) drawOriginal(seed uint64) {
+	random := rand.New(rand.NewPCG(seed, 4))
+	for t, legs := range g.w.Plans {
+		if len(legs) == 0 || !legs[len(legs)-1].Spare {
+			continue
+		}
+		original := &legs[len(legs)-1]
+		original.Takes = cmp.Or(original.Takes, 60)
+		g.w.Accounts[original.Account].Room = []int64{60, 100, 120, 180}[random.IntN(4)]
+		first := g.executors[slices.IndexFunc(g.executors, func(e executor) bool { return e.transfer == t })]
+		g.w.Alls[t] = first.start.Claim == protocol.Insert && !first.start.Hold && random.IntN(3) > 0
+	}
+	g.w.majority, g.w.past = g.w.Version, []Version{g.w.Version}
+}
+
+// reversingEvery is how many seeds there are to one whose transfers are all reversals of
+// the same one.
+const reversingEvery = 8
+
+// drawReversals draws what reversals move.
+func drawReversals(random *rand.Rand, transfers int) (plans [][]Leg) {
+	for range transfers {
+		units := []int64{20, 60, 60}[random.IntN(3)]
+		original := Leg{Account: MaxAccounts - 1, Spare: true, Takes: units}
+		plans = append(plans, []Leg{{Account: 0, Amount: -units}, {Account: 1, Amount: units}, original})
+	}
+	return plans
+}
+
+// drawPlans draws what transfers move, which of them wait for a worker, and which are
+// holds.
+func (g *game) drawPlans(transfers int) (plans [][]Leg, initiated []bool, holds [MaxTransfers]bool) {
+	spare := g.random.IntN(3) == 0
+	for t := range transfers {
+		plan := drawPlan(g.random)
+		if g.paper {
+			plan = drawEffect(g.random, plan, spare)
+		}
+		plans = append(plans, plan)
+		holds[t] = g.random.IntN(3) == 0
+		initiated = append(initiated, !holds[t] && g.random.IntN(3) == 0)
+	}
+	return plans, initiated, holds
 }
 
 // drawPlan draws what a transfer moves: mostly 60 from alice to bob, for which she has

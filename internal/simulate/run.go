@@ -15,8 +15,9 @@ type executor struct {
 	epoch    int64               // which it believes to have, if it asked to use one
 	x        *protocol.Execution // nil: it has not begun
 	batch    []protocol.Operation
-	refused  bool  // the server has refused it something
-	posted   int64 // what it posts
+	refused  bool     // the server has refused it something
+	posted   int64    // what it posts
+	seen     Transfer // as it knows its transfer
 
 	fact       bool // it was seen to know the fact
 	byDecision bool // its transfer is never committed by fact
@@ -54,6 +55,7 @@ func (r *run) join(who int) error {
 	if e.x != nil {
 		return nil
 	}
+	e.seen = r.w.plan(e.transfer)
 	e.x = r.w.Begin(e.transfer, e.start)
 	legs := r.w.Plans[e.transfer]
 	e.byDecision = r.w.Holds[e.transfer] || legs[len(legs)-1].Spare
@@ -81,7 +83,10 @@ func (r *run) ask(e *executor) error {
 	for _, op := range operations {
 		e.epoch = max(e.epoch, op.Epoch)
 	}
-	return r.w.tell(e)
+	if err := r.w.tell(e); err != nil || e.x.Outcome() != protocol.Outdated {
+		return err
+	}
+	return r.replan(e)
 }
 
 // fork returns a copy of the run that is independent from here on.
@@ -103,10 +108,8 @@ func (r *run) recovers(policy protocol.Start) error {
 	fork := &run{w: r.w.fork(), story: r.story.beginTrial()}
 	fork.w.history = false
 	for {
-		for t := range fork.w.Plans {
-			if err := fork.recover(t, policy); err != nil {
-				return err
-			}
+		if err := fork.recoverAll(policy); err != nil {
+			return err
 		}
 		if len(fork.w.flight) == 0 {
 			r.story.endTrial()
@@ -122,40 +125,68 @@ func (r *run) recovers(policy protocol.Start) error {
 	}
 }
 
+// recoverAll runs recoveries until no transfer is postponed any more.
+// That takes one for each transfer at most.
+func (r *run) recoverAll(policy protocol.Start) error {
+	for range MaxTransfers {
+		postponed := false
+		for t := range r.w.Plans {
+			again, err := r.recover(t, policy)
+			if err != nil {
+				return err
+			}
+			postponed = postponed || again
+		}
+		if !postponed {
+			return nil
+		}
+	}
+	return violates(6, "reversals wait for each other")
+}
+
 // recover runs one recovery of one transfer, or a worker on a transfer that waits for
 // one.
-func (r *run) recover(transfer int, start protocol.Start) error {
+// It reports whether the transfer waits for another one.
+func (r *run) recover(transfer int, start protocol.Start) (postponed bool, err error) {
 	state := r.w.Transfers[transfer].State
 	switch {
 	case state == "", state.Final():
-		return nil
+		return false, nil
 	case state == protocol.Initiated:
 		start = fromQueue()
 	case state == protocol.Preparing && r.w.Holds[transfer]:
 		r.w.Expired[transfer] = true // recovery leaves it alone until then
 		start = expire()
 	}
-	e := executor{transfer: transfer, start: start, owner: recoveryOwner, x: r.w.Begin(transfer, start)}
+	e := executor{
+		transfer: transfer, start: start, owner: recoveryOwner, x: r.w.Begin(transfer, start), seen: r.w.plan(transfer),
+	}
 	r.executors = []executor{e}
 	r.note("a recovery begins for %s", transferName(transfer))
 	if err := r.ask(&r.executors[0]); err != nil {
-		return err
+		return false, err
 	}
 	if err := r.finish(0); err != nil {
-		return err
+		return false, err
 	}
-	if state := r.w.Transfers[transfer].State; !state.Final() {
-		return violates(6, "recovery leaves %s %q, with the outcome %d", transferName(transfer), state, r.executors[0].x.Outcome())
+	outcome := r.executors[0].x.Outcome()
+	if state := r.w.Transfers[transfer].State; !state.Final() && outcome != protocol.Postponed {
+		return false, violates(6, "recovery leaves %s %q, with the outcome %d", transferName(transfer), state, outcome)
 	}
-	return nil
+	return outcome == protocol.Postponed, nil
 }
 
 // finish lets an executor go on without faults until it ends, which takes a bounded
 // number of steps.
+// It does not wait for other reversals.
 // It may not give up, unless the server has refused it something.
 func (r *run) finish(who int) error {
 	const patience = 100
-	for step := 0; len(r.executors[who].batch) > 0; step++ {
+	if e := &r.executors[who]; e.x != nil {
+		e.own()
+		e.x.Postpone()
+	}
+	for step := 0; len(r.executors[who].batch) > 0 && r.knowsPlan(&r.executors[who]); step++ {
 		if step == patience {
 			return violates(6, "%s goes round in circles", executorName(r.executors[who].owner))
 		}

@@ -49,7 +49,7 @@ func TestRandomRunsKeepTheInvariants(t *testing.T) {
 // The scenes of three faults, and some of more than two hundred thousand states, are left
 // to a longer search.
 func TestNoInterleavingBreaksTheInvariants(t *testing.T) {
-	scenes := slices.Concat(OneTransfer(), Facts()[:22], Earlier(), Holds(), Effects(), TwoTransfers()[:20])
+	scenes := slices.Concat(OneTransfer(), Facts()[:22], Earlier(), Holds(), Effects(), Reversals(), TwoTransfers()[:20])
 	longest := map[string]bool{
 		"resumed and rolled back": true, "voided and rolled back": true, "a worker's, resumed": true,
 		"resumed twice, closing": true, "resumed twice, too little money": true, "three, resumed": true,

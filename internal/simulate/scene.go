@@ -24,6 +24,8 @@ type Scene struct {
 	freezing bool  // bob's account may be frozen at any time
 	posted   int64 // what is posted of holds; 0: all
 	paper    paper
+	room     int64 // what is left of the original of reversals; 0: what one takes
+	all      bool  // the second transfer takes back all that is left
 	starts   [][]protocol.Start
 	prepare  func(*World)
 }
@@ -71,6 +73,9 @@ func (s Scene) plan(transfer int) []Leg {
 		legs = []Leg{{Account: 1, Spare: s.paper == aloneSpare}}
 	case nothing:
 	}
+	if last := &legs[len(legs)-1]; last.Spare {
+		last.Takes = 60
+	}
 	return legs
 }
 
@@ -88,6 +93,10 @@ func (s Scene) run() *run {
 	w := NewWorld(accounts, initiated, plans...)
 	for t, starts := range s.starts {
 		w.Holds[t], w.Earlier[t] = starts[0].Hold, starts[0].ByRecord
+	}
+	if last := plans[0][len(plans[0])-1]; last.Spare {
+		w.Accounts[last.Account].Room = cmp.Or(s.room, last.Takes)
+		w.Alls[1] = s.all
 	}
 	if s.prepare != nil {
 		s.prepare(w)
@@ -130,7 +139,7 @@ func withdraw() protocol.Start {
 
 // Scenes returns all scenes: those with one transfer, then those with two.
 func Scenes() []Scene {
-	return slices.Concat(OneTransfer(), Facts(), Earlier(), Holds(), Effects(), TwoTransfers())
+	return slices.Concat(OneTransfer(), Facts(), Earlier(), Holds(), Effects(), Reversals(), TwoTransfers())
 }
 
 // OneTransfer returns the scenes with one transfer.
@@ -306,6 +315,31 @@ func Effects() []Scene {
 		{Name: "a document that is removed, resumed", starts: starts{{fromInsert(), resume()}}, Faults: 2, paper: aloneSpare},
 		{Name: "a document that is removed, rolled back", starts: starts{{fromInsert(), rollBack()}}, Faults: 2, paper: aloneSpare},
 	}
+}
+
+// Reversals returns the scenes with two reversals of one transfer: with too little left
+// for both, with enough, and with one that takes all that is left.
+func Reversals() []Scene {
+	rich := func(w *World) { w.Accounts[0].Balance, w.given[0] = 120, 120 }
+	type executors = []protocol.Start
+	var scenes []Scene
+	for _, c := range []struct {
+		name          string
+		first, second executors
+		faults        int
+	}{
+		{"two reversals", executors{fromInsert()}, executors{fromInsert()}, 1},
+		{"two reversals, the first rolled back", executors{fromInsert(), rollBack()}, executors{fromInsert()}, 0},
+		{"two reversals, the second resumed", executors{fromInsert()}, executors{fromInsert(), resume()}, 0},
+		{"two reversals, the second cancelled", executors{fromInsert()}, executors{fromInsert(), cancel()}, 0},
+	} {
+		scene := Scene{Name: c.name, Faults: c.faults, paper: besidesSpare, prepare: rich, starts: [][]protocol.Start{c.first, c.second}}
+		enough, all := scene, scene
+		enough.Name, enough.room = c.name+", enough for both", 120
+		all.Name, all.room, all.all = c.name+", all that is left", 100, true
+		scenes = append(scenes, scene, enough, all)
+	}
+	return scenes
 }
 
 // TwoTransfers returns the scenes with two transfers on the same two accounts, with money

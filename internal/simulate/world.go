@@ -16,6 +16,9 @@ type World struct {
 	Plans [MaxTransfers][]Leg
 	// Holds says which transfers are holds.
 	Holds [MaxTransfers]bool
+	// Alls says which transfers are reversals of all that is left.
+	// Their plan says what they would move if all were left.
+	Alls [MaxTransfers]bool
 	// Earlier says which transfers were stored by a release that knows no commit by
 	// fact.
 	Earlier [MaxTransfers]bool
@@ -90,7 +93,26 @@ func (w *World) token() protocol.Fence {
 }
 
 // leg returns the participant that a message is for.
-func (w *World) leg(m Message) Leg { return w.Plans[m.Transfer][m.Op.Participant] }
+func (w *World) leg(m Message) Leg {
+	leg := w.Plans[m.Transfer][m.Op.Participant]
+	if w.Alls[m.Transfer] {
+		return leg.planned(m.Seen.Planned)
+	}
+	return leg
+}
+
+// legs returns what a transfer moves as it is stored.
+func (w *World) legs(transfer int) []Leg {
+	legs, planned := w.Plans[transfer], w.Transfers[transfer].Planned
+	if !w.Alls[transfer] || planned == 0 {
+		return legs
+	}
+	legs = slices.Clone(legs)
+	for i := range legs {
+		legs[i] = legs[i].planned(planned)
+	}
+	return legs
+}
 
 // Perform performs an operation and answers it.
 // The answer is given once a majority has stored all that the primary has.
@@ -158,7 +180,11 @@ func (w *World) facts(at *Version, m Message) protocol.Facts {
 		Open: !a.Closed, Unfrozen: !a.Frozen, Currency: !a.Foreign, Kind: !a.Odd,
 		BelowMarkerLimit: a.inFlight() < w.MarkerLimit, Funds: true, WithinLimits: true,
 	}
-	if leg.effect() {
+	switch {
+	case leg.Spare:
+		w.addOriginalFacts(&facts, a, m)
+		return facts
+	case leg.effect():
 		facts.BelowMarkerLimit, facts.Unmet = true, !a.met(m.Transfer)
 		return facts
 	}

@@ -66,6 +66,10 @@ func (t *Transfer) finish(m Message) bool {
 // Every transfer is old enough: the threshold is zero.
 func (w *World) claimable(m Message) bool {
 	t := &w.Transfers[m.Transfer]
+	if t.Stored &&
+		t.Plan != m.Seen.Plan {
+		return false
+	}
 	switch m.Op.Claim {
 	case protocol.Insert:
 		return !t.Stored
@@ -75,6 +79,10 @@ func (w *World) claimable(m Message) bool {
 		return t.State == protocol.Preparing && !w.Holds[m.Transfer] || t.State == protocol.Committed || t.State == protocol.Rollback
 	case protocol.TakeToCancel:
 		return t.State == protocol.Preparing
+	case protocol.Replan:
+		return t.State == protocol.Preparing &&
+			t.Epoch == m.Seen.Epoch &&
+			t.Owner == m.Seen.Owner
 	case protocol.TakeUnheld, protocol.Post, protocol.Expire:
 		return w.holdClaimable(m)
 	}
@@ -101,13 +109,17 @@ func (w *World) holdClaimable(m Message) bool {
 func (t *Transfer) claim(m Message) {
 	switch m.Op.Claim {
 	case protocol.Insert:
-		*t = Transfer{Stored: true, State: protocol.Preparing, Epoch: 1}
+		*t = Transfer{Stored: true, State: protocol.Preparing, Epoch: 1, Planned: m.Seen.Planned}
 	case protocol.FromInitiated:
 		t.State, t.Epoch = protocol.Preparing, 1
 	case protocol.CancelInitiated:
 		t.State, t.Epoch, t.Refusal = protocol.Rollback, 1, m.Op.Refusal
 	case protocol.Post:
 		t.State, t.Posted = protocol.Committed, m.Posted
+		t.Epoch++
+	case protocol.Replan:
+		t.Planned = m.Seen.Planned
+		t.Plan++
 		t.Epoch++
 	case protocol.TakeOver, protocol.TakeToCancel, protocol.TakeUnheld, protocol.Expire:
 		t.Epoch++
@@ -162,7 +174,11 @@ func (w *World) applyAt(a *Account, m Message) bool {
 // pay pays in what is due, or sets what an effect sets.
 func (w *World) pay(a *Account, m Message) {
 	a.Balance += w.paidOnSettle(m.Transfer, w.leg(m))
-	if w.leg(m).effect() {
+	switch leg := w.leg(m); {
+	case leg.Spare:
+		a.Room -= leg.Takes
+		a.Latest = setBy(m.Transfer)
+	case leg.effect():
 		a.Value = setBy(m.Transfer)
 	}
 }
@@ -170,7 +186,8 @@ func (w *World) pay(a *Account, m Message) {
 // prepare sets the marker, and takes a debit off the balance.
 func (w *World) prepare(a *Account, m Message) bool {
 	can := w.facts(&w.Version, m)
-	fits := a.Fence == m.Op.Fence &&
+	fits := w.fenceAt(a, w.leg(m)) == m.Op.Fence &&
+		!can.Taken &&
 		can.Trace == protocol.NoTrace &&
 		can.Open &&
 		can.Unfrozen &&

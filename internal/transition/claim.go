@@ -36,6 +36,9 @@ func (c Claim) Statement() (filter, update bson.D) {
 		{Key: "_id", Value: c.Transfer.ID},
 		{Key: "digest", Value: bson.D{{Key: "$eq", Value: c.Transfer.Digest}}},
 	}
+	if c.Transfer.Reverses != "" {
+		filter = append(filter, c.plan())
+	}
 	set := bson.D{{Key: "owner", Value: c.Owner}}
 	raise := bson.D{{Key: "epoch", Value: int64(1)}}
 	modified := document.Modified()
@@ -66,6 +69,11 @@ func (c Claim) Statement() (filter, update bson.D) {
 			set = append(set, bson.E{Key: "posted", Value: *c.Post})
 		}
 		modified.Value = bson.D{{Key: "lastModified", Value: true}, {Key: "committedAt", Value: true}}
+	case protocol.Replan:
+		filter = append(filter, bson.E{Key: "state", Value: protocol.Preparing},
+			bson.E{Key: "epoch", Value: c.Transfer.Epoch}, bson.E{Key: "owner", Value: c.Transfer.Owner})
+		set = append(set, bson.E{Key: "legs", Value: c.Transfer.Legs}, bson.E{Key: "whole", Value: c.Transfer.Whole})
+		raise = append(raise, bson.E{Key: "plan", Value: int64(1)})
 	case protocol.Insert: // not of a stored transfer
 	}
 	update = bson.D{{Key: "$set", Value: set}}
@@ -73,4 +81,16 @@ func (c Claim) Statement() (filter, update bson.D) {
 		update = append(update, bson.E{Key: "$inc", Value: raise})
 	}
 	return filter, append(update, modified)
+}
+
+// plan requires that a reversal moves what the execution was made for.
+//
+//  1. A reads a reversal of all, which moves 60.
+//  2. Less is left, and its execution plans it anew: it moves 20.
+//  3. A takes it over, and must not move 60.
+func (c Claim) plan() bson.E {
+	if c.Transfer.Plan == 0 {
+		return bson.E{Key: "plan", Value: nil}
+	}
+	return bson.E{Key: "plan", Value: c.Transfer.Plan}
 }

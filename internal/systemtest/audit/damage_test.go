@@ -179,6 +179,7 @@ func transferDamages() []damage {
 			b.Change("transfers", "t", bson.M{"$set": bson.M{"legs.0.amount": int64(-61), "legs.1.amount": int64(61)}})
 		}, audit.WrongDigest),
 		done("legs that don't sum to zero", set("legs.1.amount", int64(61)), audit.WrongLegs, audit.WrongDigest),
+		done("a leg in another currency", set("legs.1.currency", "USD"), audit.WrongLegs, audit.WrongDigest),
 		done("two legs of one account", func(b *bank.Bank) {
 			b.Change("transfers", "t", bson.M{"$set": bson.M{"legs.1.account": "a"}})
 		}, audit.WrongLegs, audit.WrongDigest),
@@ -220,7 +221,7 @@ func reversalDamages() []damage {
 	pair := func(name string, harm func(b *bank.Bank), id string, codes ...audit.Code) damage {
 		return damage{name, func(b *bank.Bank) {
 			b.MustMove("t", 60)
-			_, err := b.Reverse(b.T.Context(), "t", "r")
+			_, err := b.Reverse(b.T.Context(), transfer.Reversal{ID: "r", Of: "t", All: true})
 			require.NoError(b.T, err)
 			b.UntilSuccess(b.Coordinator, "r")
 			harm(b)
@@ -246,7 +247,7 @@ func reversalDamages() []damage {
 		{"a reversal's marker that bears an amount", func(b *bank.Bank) {
 			b.MustMove("t", 60)
 			b.Dying(bank.MorePrepares, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
-				_, err := c.Reverse(ctx, "t", "r")
+				_, err := c.Reverse(ctx, transfer.Reversal{ID: "r", Of: "t", All: true})
 				return err
 			})
 			b.SetField("transfers", "t", "pending.r", int64(60))
@@ -392,7 +393,7 @@ func allowed() map[string]func(b *bank.Bank) {
 		},
 		"a reversal whose original was purged": func(b *bank.Bank) {
 			b.MustMove("t", 60)
-			_, err := b.Reverse(b.T.Context(), "t", "r")
+			_, err := b.Reverse(b.T.Context(), transfer.Reversal{ID: "r", Of: "t", All: true})
 			require.NoError(b.T, err)
 			b.Remove("transfers", "t")
 			b.Insert("transfers.retention", bson.M{"_id": time.Hour.Milliseconds(), "since": bank.ThresholdsAgo(1000)})
@@ -400,7 +401,7 @@ func allowed() map[string]func(b *bank.Bank) {
 		"a reversal under way whose original was purged": func(b *bank.Bank) {
 			b.MustMove("t", 60)
 			b.Dying(bank.MorePrepares, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
-				_, err := c.Reverse(ctx, "t", "r")
+				_, err := c.Reverse(ctx, transfer.Reversal{ID: "r", Of: "t", All: true})
 				return err
 			})
 			b.SetField("transfers", "r", "state", "Committed")
@@ -465,7 +466,7 @@ func TestAuditAdvisesForOtherDocuments(t *testing.T) {
 	b := bank.NewShop(t, 100, 0)
 	_, err := b.Transfer(t.Context(), bank.Payment("paid", "o-1", 10))
 	require.NoError(t, err)
-	_, err = b.Reverse(t.Context(), "paid", "back")
+	_, err = b.Reverse(t.Context(), transfer.Reversal{ID: "back", Of: "paid", All: true})
 	require.NoError(t, err)
 	b.LeaveRecorded("t", 10)
 	for _, row := range []struct {

@@ -48,7 +48,7 @@ func doneDamages() []damage {
 		}, audit.WrongDone),
 		{"a done mark of a reversal", func(b *bank.Bank) {
 			b.MustMove("t", 60)
-			_, err := b.Reverse(b.T.Context(), "t", "r")
+			_, err := b.Reverse(b.T.Context(), transfer.Reversal{ID: "r", Of: "t", All: true})
 			require.NoError(b.T, err)
 			b.UntilSuccess(b.Coordinator, "r")
 			b.SetBack("r", "Committed")

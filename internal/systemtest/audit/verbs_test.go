@@ -52,7 +52,7 @@ func (w *crowd) verb(ctx context.Context, c *transfer.Coordinator, random *rand.
 		}
 	case 5:
 		if _, err = c.Transfer(ctx, req); err == nil {
-			_, err = c.Reverse(ctx, id, id+"-back")
+			_, err = c.Reverse(ctx, transfer.Reversal{ID: id + "-back", Of: id, All: true})
 		}
 	}
 	return err == nil

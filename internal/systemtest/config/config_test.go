@@ -90,12 +90,15 @@ func fitVerbs(c *transfer.Coordinator) map[string]func(context.Context) error {
 			_, errs := c.TransferMany(ctx, []transfer.Request{bank.Move("t", a, b, 1)})
 			return errs[0]
 		},
-		"Submit":      func(ctx context.Context) error { _, err := c.Submit(ctx, bank.Move("t", a, b, 1)); return err },
-		"Hold":        func(ctx context.Context) error { _, err := c.Hold(ctx, bank.Move("t", a, b, 1), time.Hour); return err },
-		"Post":        func(ctx context.Context) error { _, err := c.Post(ctx, "held"); return err },
-		"Void":        func(ctx context.Context) error { _, err := c.Void(ctx, "held"); return err },
-		"Cancel":      func(ctx context.Context) error { _, err := c.Cancel(ctx, "held", "it is not wanted"); return err },
-		"Reverse":     func(ctx context.Context) error { _, err := c.Reverse(ctx, "held", "back"); return err },
+		"Submit": func(ctx context.Context) error { _, err := c.Submit(ctx, bank.Move("t", a, b, 1)); return err },
+		"Hold":   func(ctx context.Context) error { _, err := c.Hold(ctx, bank.Move("t", a, b, 1), time.Hour); return err },
+		"Post":   func(ctx context.Context) error { _, err := c.Post(ctx, "held"); return err },
+		"Void":   func(ctx context.Context) error { _, err := c.Void(ctx, "held"); return err },
+		"Cancel": func(ctx context.Context) error { _, err := c.Cancel(ctx, "held", "it is not wanted"); return err },
+		"Reverse": func(ctx context.Context) error {
+			_, err := c.Reverse(ctx, transfer.Reversal{ID: "back", Of: "held", All: true})
+			return err
+		},
 		"OpenAccount": func(ctx context.Context) error { _, err := c.OpenAccount(ctx, transfer.Account{ID: a}); return err },
 		"UpdateAccount": func(ctx context.Context) error {
 			_, err := c.UpdateAccount(ctx, a, transfer.AccountChange{NoFloor: new(bool)})

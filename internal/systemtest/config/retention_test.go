@@ -94,7 +94,7 @@ func TestHoldsAndReversalsArePurged(t *testing.T) {
 	report, err := b.Recover(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 1, report.Expired)
-	_, err = b.Reverse(t.Context(), "posted", "reversal")
+	_, err = b.Reverse(t.Context(), transfer.Reversal{ID: "reversal", Of: "posted", All: true})
 	require.NoError(t, err)
 	for id, at := range purges(b) {
 		require.Equal(t, id == "held", at.IsZero(), id)

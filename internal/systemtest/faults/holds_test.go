@@ -88,7 +88,7 @@ func effectScenarios() []scenario {
 				require.NoError(b.T, err)
 			},
 			run: func(ctx context.Context, c *transfer.Coordinator) (transfer.Record, error) {
-				return c.Reverse(ctx, "o", "t")
+				return c.Reverse(ctx, transfer.Reversal{ID: "t", Of: "o", All: true})
 			},
 			check: func(b *bank.Bank) {
 				b.T.Helper()

@@ -269,10 +269,10 @@ func TestVerbsRightAfterTheAnswer(t *testing.T) {
 				id := fmt.Sprint("u", i)
 				_, err := c.Transfer(t.Context(), bank.Move(id, "a", "b", 10))
 				require.NoError(t, err)
-				rec, err := c.Reverse(t.Context(), id, "r"+id)
+				rec, err := c.Reverse(t.Context(), transfer.Reversal{ID: "r" + id, Of: id, All: true})
 				require.NoError(t, err)
 				require.True(t, rec.State.Decided())
-				_, err = c.Reverse(t.Context(), id, "s"+id)
+				_, err = c.Reverse(t.Context(), transfer.Reversal{ID: "s" + id, Of: id, All: true})
 				require.ErrorIs(t, err, transfer.ErrAlreadyReversed)
 			}
 			require.NoError(t, c.Close(t.Context()))

@@ -251,7 +251,7 @@ func movingVerbs() []verb {
 			if _, err := c.Transfer(ctx, oneUnit(id)); err != nil {
 				return err
 			}
-			_, err := c.Reverse(ctx, id, id+"-back")
+			_, err := c.Reverse(ctx, transfer.Reversal{ID: id + "-back", Of: id, All: true})
 			return err
 		}},
 		{"recover", func(ctx context.Context, c *transfer.Coordinator, _ string) error {
@@ -300,6 +300,18 @@ func readingVerbs() []verb {
 		}},
 		{"list", func(ctx context.Context, c *transfer.Coordinator, _ string) error {
 			for _, err := range c.List(ctx, transfer.Query{}) {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		}},
+		{"count", func(ctx context.Context, c *transfer.Coordinator, _ string) error {
+			_, err := c.Count(ctx, transfer.Query{})
+			return err
+		}},
+		{"page", func(ctx context.Context, c *transfer.Coordinator, _ string) error {
+			for _, err := range c.List(ctx, transfer.Query{Beyond: "first", Limit: 1}) {
 				if err != nil {
 					return err
 				}

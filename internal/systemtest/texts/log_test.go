@@ -128,7 +128,7 @@ func TestEachTransferHasItsLine(t *testing.T) {
 	must(k.c.Post(ctx, "posted"))
 	must(k.c.Hold(ctx, telltale("voided", "a", "b"), time.Hour))
 	must(k.c.Void(ctx, "voided"))
-	must(k.c.Reverse(ctx, "paid", "back"))
+	must(k.c.Reverse(ctx, transfer.Reversal{ID: "back", Of: "paid", All: true}))
 	must(k.c.Submit(ctx, telltale("submitted", "a", "b")))
 	must(k.c.Cancel(ctx, "submitted", telltaleValue))
 	_, failures := k.c.TransferMany(ctx, []transfer.Request{bank.Move("many1", "a", "b", 1), bank.Move("many2", "b", "a", 1)})

@@ -190,9 +190,9 @@ func late() map[string]failure {
 		"reversed by another": {transfer.ErrAlreadyReversed, `by "u"`, func(k talker) error {
 			_, err := k.c.Transfer(k.T.Context(), telltale("t", "a", "b"))
 			require.NoError(k.T, err)
-			_, err = k.c.Reverse(k.T.Context(), "t", "u")
+			_, err = k.c.Reverse(k.T.Context(), transfer.Reversal{ID: "u", Of: "t", All: true})
 			require.NoError(k.T, err)
-			_, err = k.c.Reverse(k.T.Context(), "t", "v")
+			_, err = k.c.Reverse(k.T.Context(), transfer.Reversal{ID: "v", Of: "t", All: true})
 			return err
 		}},
 	}

@@ -108,7 +108,7 @@ func TestAskedForAgainAfterTheUpgrade(t *testing.T) {
 	rec, err = c.Transfer(t.Context(), bank.AtMost("most-5", "c", "b", 60))
 	require.NoError(t, err)
 	require.Equal(t, transfer.StateSuccess, rec.State)
-	rec, err = c.Reverse(t.Context(), "of-reversal-7", "reversal-7")
+	rec, err = c.Reverse(t.Context(), transfer.Reversal{ID: "reversal-7", Of: "of-reversal-7", All: true})
 	require.NoError(t, err)
 	require.Equal(t, transfer.StateSuccess, rec.State)
 	rec, err = c.Hold(t.Context(), bank.Move("hold-clean", "a", "b", 60), time.Hour)

@@ -27,10 +27,13 @@ func verbs(c *transfer.Coordinator) map[string]func(context.Context) error {
 			_, err := c.Transfer(ctx, bank.Move("plain-3", "a", "b", 1))
 			return err
 		},
-		"Submit":      func(ctx context.Context) error { _, err := c.Submit(ctx, bank.Move("t", "a", "b", 1)); return err },
-		"Post":        func(ctx context.Context) error { _, err := c.Post(ctx, "hold-clean"); return err },
-		"Cancel":      func(ctx context.Context) error { _, err := c.Cancel(ctx, "plain-3", "no"); return err },
-		"Reverse":     func(ctx context.Context) error { _, err := c.Reverse(ctx, "plain-7", "back"); return err },
+		"Submit": func(ctx context.Context) error { _, err := c.Submit(ctx, bank.Move("t", "a", "b", 1)); return err },
+		"Post":   func(ctx context.Context) error { _, err := c.Post(ctx, "hold-clean"); return err },
+		"Cancel": func(ctx context.Context) error { _, err := c.Cancel(ctx, "plain-3", "no"); return err },
+		"Reverse": func(ctx context.Context) error {
+			_, err := c.Reverse(ctx, transfer.Reversal{ID: "back", Of: "plain-7", All: true})
+			return err
+		},
 		"OpenAccount": func(ctx context.Context) error { _, err := c.OpenAccount(ctx, transfer.Account{ID: "z"}); return err },
 		"Audit":       func(ctx context.Context) error { _, err := c.Audit(ctx); return err },
 		"BalanceAt":   func(ctx context.Context) error { _, err := c.BalanceAt(ctx, "a", time.Now()); return err },

@@ -150,11 +150,11 @@ func decidingCalls(t *testing.T) map[string]map[string]bad {
 			"long": {cancel(strings.Repeat("x", 1<<20)), "a reason has at most 4096 bytes"}, "bytes": {cancel("\xff"), "bytes of UTF-8"},
 		}),
 		"Coordinator.Reverse": and(withBadIDs(func(ctx context.Context, c *transfer.Coordinator, id string) error {
-			return bank.ErrorOf(c.Reverse(ctx, id, "new"))
+			return bank.ErrorOf(c.Reverse(ctx, transfer.Reversal{ID: "new", Of: id, All: true}))
 		}), withBadIDs(func(ctx context.Context, c *transfer.Coordinator, id string) error {
-			return bank.ErrorOf(c.Reverse(ctx, "done", id))
+			return bank.ErrorOf(c.Reverse(ctx, transfer.Reversal{ID: id, Of: "done", All: true}))
 		}), map[string]bad{"itself": {func(ctx context.Context, c *transfer.Coordinator) error {
-			return bank.ErrorOf(c.Reverse(ctx, "done", "done"))
+			return bank.ErrorOf(c.Reverse(ctx, transfer.Reversal{ID: "done", Of: "done", All: true}))
 		}, `the reversal of "done" wants an ID of its own`}}),
 	}
 }

@@ -14,11 +14,11 @@ import (
 )
 
 func lookCalls() map[string]map[string]bad {
-	list := func(q transfer.Query, says string) bad {
-		return bad{func(ctx context.Context, c *transfer.Coordinator) error { return bank.FirstError(c.List(ctx, q)) }, says}
+	list := func(q transfer.Query) method {
+		return func(ctx context.Context, c *transfer.Coordinator) error { return bank.FirstError(c.List(ctx, q)) }
 	}
-	metadata := func(key string, value any, says string) bad {
-		return list(transfer.Query{Metadata: map[string]any{key: value}}, says)
+	count := func(q transfer.Query) method {
+		return func(ctx context.Context, c *transfer.Coordinator) error { return bank.ErrorOf(c.Count(ctx, q)) }
 	}
 	accounts := func(q transfer.AccountQuery, says string) bad {
 		return bad{func(ctx context.Context, c *transfer.Coordinator) error { return bank.FirstError(c.Accounts(ctx, q)) }, says}
@@ -26,7 +26,6 @@ func lookCalls() map[string]map[string]bad {
 	audit := func(o transfer.AuditOptions, says string) bad {
 		return bad{func(ctx context.Context, c *transfer.Coordinator) error { return bank.ErrorOf(c.AuditWith(ctx, o)) }, says}
 	}
-	far := time.Unix(math.MaxInt64/4, 0)
 	return map[string]map[string]bad{
 		"Coordinator.Get": withBadIDs(func(ctx context.Context, c *transfer.Coordinator, id string) error {
 			return bank.ErrorOf(c.Get(ctx, id))
@@ -34,40 +33,55 @@ func lookCalls() map[string]map[string]bad {
 		"Coordinator.Wait": withBadIDs(func(ctx context.Context, c *transfer.Coordinator, id string) error {
 			return bank.ErrorOf(c.Wait(ctx, id))
 		}),
-		"Coordinator.List": {
-			"negative":   list(transfer.Query{Limit: -1}, "the Limit is negative"),
-			"state":      list(transfer.Query{States: []transfer.State{"Sesame"}}, "is no state"),
-			"ledger":     list(transfer.Query{Ledger: "nowhere"}, `the ledger "nowhere" is not registered`),
-			"account":    list(transfer.Query{Account: "\xff"}, "account: the ID"),
-			"long":       list(transfer.Query{Account: strings.Repeat("x", 256)}, "more than 255"),
-			"after":      list(transfer.Query{After: far}, "After lies beyond the years 0 to 9999"),
-			"before":     list(transfer.Query{Before: time.Unix(-1<<40, 0)}, "Before lies beyond the years"),
-			"$gt":        metadata("order", bson.M{"$gt": ""}, `"order" wants a value that it must be equal to, and "$gt" is an operator`),
-			"$ne":        metadata("order", map[string]any{"$ne": "sesame"}, `"$ne" is an operator`),
-			"$in":        metadata("order", bson.D{{Key: "$in", Value: bson.A{"sesame"}}}, `"$in" is an operator`),
-			"$regex":     metadata("order", map[string]string{"$regex": "sesame"}, `"$regex" is an operator`),
-			"within":     metadata("order", bson.M{"a": bson.A{1, bson.M{"$not": "sesame"}}}, `"$not" is an operator`),
-			"$where":     metadata("$where", "sesame", `the metadata key "$where"`),
-			"$or":        metadata("$or", bson.A{bson.M{}}, `the metadata key "$or"`),
-			"a path":     metadata("order.$gt", "sesame", `the metadata key "order.$gt"`),
-			"NUL":        metadata("order\x00", "sesame", `the metadata key "order\x00"`),
-			"nameless":   metadata("", "sesame", `the metadata key ""`),
-			"no BSON":    metadata("order", func() {}, "metadata: "),
-			"deep":       metadata("order", nestedIn(100, "sesame"), "levels deep"),
-			"very large": metadata("order", strings.Repeat("sesame", 1<<20), "more than 65536"),
-		},
 		"Coordinator.Accounts": {
 			"negative": accounts(transfer.AccountQuery{Limit: -1}, "the Limit is negative"),
 			"ledger":   accounts(transfer.AccountQuery{Ledger: "nowhere"}, `the ledger "nowhere" is not registered`),
 			"beyond":   accounts(transfer.AccountQuery{Beyond: "\xff"}, "Beyond: the ID"),
 			"currency": accounts(transfer.AccountQuery{Currency: "E\x00R"}, "without NUL"),
 		},
+		"Coordinator.List":  badQueries(list),
+		"Coordinator.Count": badQueries(count),
 		"Coordinator.AuditWith": {
 			"ledger": audit(transfer.AuditOptions{Expected: []transfer.ExpectedTotal{{Ledgers: []string{"nowhere"}}}}, "not registered"),
 			"sum":    audit(transfer.AuditOptions{Expected: []transfer.ExpectedTotal{{}}, Accounts: transfer.IDRange{From: "a"}}, "have no sum"),
 			"range":  audit(transfer.AuditOptions{Transfers: transfer.IDRange{From: "b", To: "a"}}, "a range: "),
 			"bound":  audit(transfer.AuditOptions{Accounts: transfer.IDRange{From: "\xff"}}, "a range: "),
 		},
+	}
+}
+
+// badQueries are invalid queries of a method.
+func badQueries(of func(transfer.Query) method) map[string]bad {
+	list := func(q transfer.Query, says string) bad { return bad{of(q), says} }
+	metadata := func(key string, value any, says string) bad {
+		return list(transfer.Query{Metadata: map[string]any{key: value}}, says)
+	}
+	far := time.Unix(math.MaxInt64/4, 0)
+	return map[string]bad{
+		"negative":   list(transfer.Query{Limit: -1}, "the Limit is negative"),
+		"state":      list(transfer.Query{States: []transfer.State{"Sesame"}}, "is no state"),
+		"ledger":     list(transfer.Query{Ledger: "nowhere"}, `the ledger "nowhere" is not registered`),
+		"account":    list(transfer.Query{Account: "\xff"}, "account: the ID"),
+		"long":       list(transfer.Query{Account: strings.Repeat("x", 256)}, "more than 255"),
+		"after":      list(transfer.Query{After: far}, "After lies beyond the years 0 to 9999"),
+		"before":     list(transfer.Query{Before: time.Unix(-1<<40, 0)}, "Before lies beyond the years"),
+		"$gt":        metadata("order", bson.M{"$gt": ""}, `"order" wants a value that it must be equal to, and "$gt" is an operator`),
+		"$ne":        metadata("order", map[string]any{"$ne": "sesame"}, `"$ne" is an operator`),
+		"$in":        metadata("order", bson.D{{Key: "$in", Value: bson.A{"sesame"}}}, `"$in" is an operator`),
+		"$regex":     metadata("order", map[string]string{"$regex": "sesame"}, `"$regex" is an operator`),
+		"within":     metadata("order", bson.M{"a": bson.A{1, bson.M{"$not": "sesame"}}}, `"$not" is an operator`),
+		"$where":     metadata("$where", "sesame", `the metadata key "$where"`),
+		"$or":        metadata("$or", bson.A{bson.M{}}, `the metadata key "$or"`),
+		"a path":     metadata("order.$gt", "sesame", `the metadata key "order.$gt"`),
+		"NUL":        metadata("order\x00", "sesame", `the metadata key "order\x00"`),
+		"nameless":   metadata("", "sesame", `the metadata key ""`),
+		"no BSON":    metadata("order", func() {}, "metadata: "),
+		"deep":       metadata("order", nestedIn(100, "sesame"), "levels deep"),
+		"very large": metadata("order", strings.Repeat("sesame", 1<<20), "more than 65536"),
+		"idle":       list(transfer.Query{IdleFor: -1}, "IdleFor is negative"),
+		"expires":    list(transfer.Query{ExpiresBefore: far}, "ExpiresBefore lies beyond the years 0 to 9999"),
+		"beyond":     list(transfer.Query{Beyond: "\xff"}, "Beyond: the ID"),
+		"reverses":   list(transfer.Query{Reverses: strings.Repeat("x", 256)}, "Reverses: the ID"),
 	}
 }
 

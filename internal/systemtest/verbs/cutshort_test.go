@@ -55,6 +55,7 @@ func TestReadsThatAreCutShort(t *testing.T) {
 	_, err = b.BalanceAt(soon(), "a", time.Now())
 	require.Error(t, err)
 	requireLastError(t, b.List(soon(), transfer.Query{}))
+	requireLastError(t, b.List(soon(), transfer.Query{Beyond: "t"}))
 	_, err = b.Audit(soon())
 	require.Error(t, err)
 
@@ -97,7 +98,9 @@ func TestNotFoundIsToldByADecidingRead(t *testing.T) {
 		"cancel": func(ctx context.Context) (transfer.Record, error) { return c.Cancel(ctx, "missing", "") },
 		"post":   func(ctx context.Context) (transfer.Record, error) { return c.Post(ctx, "missing") },
 		"void":   func(ctx context.Context) (transfer.Record, error) { return c.Void(ctx, "missing") },
-		"revert": func(ctx context.Context) (transfer.Record, error) { return c.Reverse(ctx, "missing", "r") },
+		"revert": func(ctx context.Context) (transfer.Record, error) {
+			return c.Reverse(ctx, transfer.Reversal{ID: "r", Of: "missing", All: true})
+		},
 	} {
 		deciding.Store(0)
 		_, err := verb(t.Context())
@@ -105,7 +108,7 @@ func TestNotFoundIsToldByADecidingRead(t *testing.T) {
 		require.Positive(t, deciding.Load(), name)
 	}
 	deciding.Store(0)
-	_, err = c.Reverse(t.Context(), "refused", "r")
+	_, err = c.Reverse(t.Context(), transfer.Reversal{ID: "r", Of: "refused", All: true})
 	require.ErrorIs(t, err, transfer.ErrNotReversible)
 	require.Positive(t, deciding.Load(), "reverse what has failed")
 	b.MustHold("h", 10, time.Minute)

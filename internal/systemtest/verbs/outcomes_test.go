@@ -94,6 +94,10 @@ func TestOutcomesOfReads(t *testing.T) {
 			}
 			return err
 		}, transfer.NothingStored},
+		"a count, too late": {func() error { return bank.ErrorOf(b.Count(ended, transfer.Query{})) }, transfer.NothingStored},
+		"a page behind nobody": {func() error {
+			return bank.FirstError(b.List(ctx, transfer.Query{Beyond: "nobody"}))
+		}, transfer.Unchanged},
 		"a statement of nobody": {func() (err error) {
 			for _, err = range b.Statement(ctx, "x", transfer.StatementQuery{}) {
 			}
@@ -209,7 +213,7 @@ func TestEndedContextOfWhatIsUnderWay(t *testing.T) {
 		_, told["void"] = c.Void(ctx, id)
 		_, told["cancel"] = c.Cancel(ctx, id, "")
 		_, told["wait"] = c.Wait(ctx, id)
-		_, told["reverse"] = c.Reverse(ctx, "original", id)
+		_, told["reverse"] = c.Reverse(ctx, transfer.Reversal{ID: id, Of: "original", All: true})
 		_, many := c.TransferMany(ctx, []transfer.Request{bank.Move(id, "a", "b", 60)})
 		told["many"] = many[0]
 		return told
@@ -416,15 +420,23 @@ func decidingOutcomes(ended context.Context, b *bank.Bank, closed *transfer.Coor
 			func() (transfer.Record, error) { return closed.Post(ctx, "voided") },
 			transfer.NothingStored},
 		{"posted, and expired", "expired", func() (transfer.Record, error) { return b.Post(ctx, "expired") }, transfer.Failed},
-		{"reversed", "back", func() (transfer.Record, error) { return b.Reverse(ctx, "posted", "back") }, transfer.Moved},
+		{"reversed", "back", func() (transfer.Record, error) {
+			return b.Reverse(ctx, transfer.Reversal{ID: "back", Of: "posted", All: true})
+		}, transfer.Moved},
 		{"reversed again", "back-2",
-			func() (transfer.Record, error) { return b.Reverse(ctx, "posted", "back-2") },
+			func() (transfer.Record, error) {
+				return b.Reverse(ctx, transfer.Reversal{ID: "back-2", Of: "posted", All: true})
+			},
 			transfer.Unchanged},
 		{"reversed, and failed", "back-3",
-			func() (transfer.Record, error) { return b.Reverse(ctx, "v", "back-3") },
+			func() (transfer.Record, error) {
+				return b.Reverse(ctx, transfer.Reversal{ID: "back-3", Of: "v", All: true})
+			},
 			transfer.Unchanged},
 		{"reversed with an ended context", "back",
-			func() (transfer.Record, error) { return b.Reverse(ended, "posted", "back") },
+			func() (transfer.Record, error) {
+				return b.Reverse(ended, transfer.Reversal{ID: "back", Of: "posted", All: true})
+			},
 			transfer.NothingStored},
 	}
 }

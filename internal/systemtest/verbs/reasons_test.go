@@ -102,17 +102,17 @@ func TestRequirementOfAReversal(t *testing.T) {
 	_, err := b.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
 	require.NoError(t, err)
 	b.Dying(bank.MorePrepares, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
-		_, err := c.Reverse(ctx, "t", "first")
+		_, err := c.Reverse(ctx, transfer.Reversal{ID: "first", Of: "t", All: true})
 		return err
 	})
-	rec, err := b.Reverse(t.Context(), "t", "second")
+	rec, err := b.Reverse(t.Context(), transfer.Reversal{ID: "second", Of: "t", All: true})
 	var told transfer.RequirementError
 	requireAs(t, err, &told)
 	require.Equal(t, transfer.RequirementError{Documents: "transfers", ID: "t", ReservedBy: "first"}, told)
 	require.Equal(t, transfer.Failed, transfer.OutcomeOf(err))
 	require.Equal(t, transfer.StateFail, rec.State)
 	b.RecoverAll()
-	_, err = b.Reverse(t.Context(), "t", "third")
+	_, err = b.Reverse(t.Context(), transfer.Reversal{ID: "third", Of: "t", All: true})
 	require.ErrorIs(t, err, transfer.ErrAlreadyReversed)
 	require.Equal(t, transfer.Unchanged, transfer.OutcomeOf(err), "nothing was stored under this ID")
 	_, err = b.Get(t.Context(), "third")
@@ -143,7 +143,7 @@ func TestConflictError(t *testing.T) {
 		require.NoError(t, err)
 	}
 	b.MustHold("h", 60, time.Hour)
-	_, err := b.Reverse(t.Context(), "t", "r")
+	_, err := b.Reverse(t.Context(), transfer.Reversal{ID: "r", Of: "t", All: true})
 	require.NoError(t, err)
 	for name, row := range map[string]struct {
 		req  transfer.Request

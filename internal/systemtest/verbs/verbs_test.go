@@ -49,7 +49,7 @@ func transferVerbs() map[string]method {
 		"Coordinator.Void":   func(ctx context.Context, c *transfer.Coordinator) error { return bank.ErrorOf(c.Void(ctx, "t")) },
 		"Coordinator.Cancel": func(ctx context.Context, c *transfer.Coordinator) error { return bank.ErrorOf(c.Cancel(ctx, "t", "")) },
 		"Coordinator.Reverse": func(ctx context.Context, c *transfer.Coordinator) error {
-			return bank.ErrorOf(c.Reverse(ctx, "t", "new"))
+			return bank.ErrorOf(c.Reverse(ctx, transfer.Reversal{ID: "new", Of: "t", All: true}))
 		},
 	}
 }
@@ -62,6 +62,9 @@ func lookVerbs() map[string]method {
 		"Coordinator.Get":     func(ctx context.Context, c *transfer.Coordinator) error { return bank.ErrorOf(c.Get(ctx, "t")) },
 		"Coordinator.List": func(ctx context.Context, c *transfer.Coordinator) error {
 			return bank.FirstError(c.List(ctx, transfer.Query{}))
+		},
+		"Coordinator.Count": func(ctx context.Context, c *transfer.Coordinator) error {
+			return bank.ErrorOf(c.Count(ctx, transfer.Query{}))
 		},
 	}
 }
