@@ -21,7 +21,7 @@ func (r Report) missing() []string {
 		want("transfers that were taken over after an answer at the commit", r.Promised, 5)
 	}
 	want("transfers that were cancelled in time", r.Answers[event{string(verbCancel), string(done)}], 10)
-	for _, kind := range []string{holdPosted, holdPart, holdVoided, holdExpired, orderPaid, orderRefused, transferReversed, reversalRefused} {
+	for _, kind := range []string{holdPosted, holdPart, holdVoided, holdExpired, orderPaid, orderRefused, transferReversed, partReversed, reversalRefused} {
 		want(kind, r.Kinds[kind], 5)
 	}
 	want("reversals of what was reversed", r.Answers[event{string(verbReverse), string(alreadyReversed)}], 1)

@@ -45,7 +45,7 @@ func (k *keyer) start(w *World) {
 	k.add(reflect.ValueOf(&w.Version).Elem())
 	for i := range w.Accounts {
 		if leg, is := w.effectOn(i); is && leg.Spare {
-			k.fence(string(w.Accounts[i].originalFence()))
+			k.fence(string(w.Accounts[i].OriginalFence()))
 		}
 	}
 	k.add(reflect.ValueOf(&w.given).Elem())

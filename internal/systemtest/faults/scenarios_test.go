@@ -49,7 +49,8 @@ func (s scenario) options(db *mongo.Database) []transfer.Option {
 const atOnce = time.Nanosecond // any threshold above 0: see options
 
 func scenarios() []scenario {
-	return slices.Concat(transferScenarios(), recoveryScenarios(), cancelScenarios(), holdScenarios(), effectScenarios())
+	return slices.Concat(
+		transferScenarios(), recoveryScenarios(), cancelScenarios(), holdScenarios(), effectScenarios(), reversalScenarios())
 }
 
 func transferring(ctx context.Context, c *transfer.Coordinator) (transfer.Record, error) {
