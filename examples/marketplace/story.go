@@ -3,6 +3,8 @@
 // the fee to the house.
 // The accounts of the house are another ledger, in another database.
 // All of these accounts change, or none does.
+// What a buyer brings back is refunded by a part of the same legs: the seller gives back
+// their share, and the house its fee.
 //
 // The environment variable MONGODB_URI is the connection string of the MongoDB server.
 // This command starts the program with a server that ends with it:
@@ -27,7 +29,7 @@ import (
 // feePercent is the percentage of a price that the house takes.
 const feePercent = 10
 
-// story sells a basket of two sellers, and one that is refused.
+// story sells a basket of two sellers, and one that is refused, and takes goods back.
 func story(ctx context.Context, db *mongo.Database) (err error) {
 	// To keep the fees on another cluster, use the database of another client.
 	// Nothing else changes.
@@ -66,6 +68,27 @@ func story(ctx context.Context, db *mongo.Database) (err error) {
 		return errors.Join(errors.New("the basket should be refused"), err)
 	}
 	fmt.Printf("  %s: %v\n", refused.Account, refused.Err)
+
+	fmt.Println("The chair is broken. Emil gives his share back, and the house its fee:")
+	back, err := m.refund(ctx, "refund-1", "basket-1", "ann", item{"emil", 4995})
+	if err != nil {
+		return err
+	}
+	for _, leg := range back.Legs {
+		fmt.Printf("  %6s  %s\n", leg.Amount, leg.Account)
+	}
+	fmt.Println("The chair is not refunded twice, and not for more than was paid:")
+	if _, err = m.refund(ctx, "refund-2", "basket-1", "ann", item{"emil", 1}); !errors.Is(err, transfer.ErrReversalExceeds) {
+		return errors.Join(errors.New("nothing of emil's is left to be refunded"), err)
+	}
+	fmt.Printf("  %v\n", err)
+	fmt.Println("In the end the whole basket comes back:")
+	if back, err = m.coord.Reverse(ctx, transfer.Reversal{ID: "refund-3", Of: "basket-1", All: true}); err != nil {
+		return err
+	}
+	for _, leg := range back.Legs {
+		fmt.Printf("  %6s  %s\n", leg.Amount, leg.Account)
+	}
 	return m.balances(ctx)
 }
 
@@ -108,16 +131,31 @@ type item struct {
 // So all legs together sum to zero, as those of a transfer must.
 // The library adds up the legs of an account.
 func (m market) sell(ctx context.Context, id, buyer string, basket ...item) (transfer.Record, error) {
-	var legs []transfer.Leg
+	return m.coord.Transfer(ctx, transfer.Request{ID: id, Legs: legsOf(buyer, basket)})
+}
+
+// refund takes goods of a basket back: their legs, the other way round.
+func (m market) refund(ctx context.Context, id, basket, buyer string, returned ...item) (transfer.Record, error) {
+	legs := legsOf(buyer, returned)
+	for i := range legs {
+		legs[i].Amount = legs[i].Amount.Neg()
+	}
+	return m.coord.Reverse(ctx, transfer.Reversal{ID: id, Of: basket, Legs: legs})
+}
+
+// legsOf returns the legs of a basket.
+func legsOf(buyer string, basket []item) (legs []transfer.Leg) {
 	for _, it := range basket {
 		fee := it.price * feePercent / 100 // rounded down, in favour of the seller
 		legs = append(legs,
 			transfer.Leg{Account: buyer, Amount: transfer.Units(-it.price)},
 			transfer.Leg{Account: it.seller, Amount: transfer.Units(it.price - fee)},
-			transfer.Leg{Ledger: "house", Account: "fees", Amount: transfer.Units(fee)},
 		)
+		if fee > 0 {
+			legs = append(legs, transfer.Leg{Ledger: "house", Account: "fees", Amount: transfer.Units(fee)})
+		}
 	}
-	return m.coord.Transfer(ctx, transfer.Request{ID: id, Legs: legs})
+	return legs
 }
 
 // balances prints the balances of all accounts.

@@ -18,6 +18,7 @@ type reversals struct {
 	named   []reversalPair
 	ids     map[string]bool // of both
 	partly  []*Transfer     // originals that count what was reversed
+	found   map[string]bool // originals of which something was found wrong
 	missing []Finding       // where one of the two doesn't exist
 }
 
@@ -59,6 +60,7 @@ func (r *reversals) check(snapshot context.Context) error {
 		f, wrong := checkReversal(pair, original, reversal)
 		if wrong {
 			r.add(f, original == nil || reversal == nil)
+			r.found[pair.original] = true
 		}
 	}
 	r.named = r.named[:0]
@@ -92,11 +94,12 @@ func (r *reversals) checkSums(snapshot context.Context) error {
 		}
 	}
 	for _, original := range r.partly {
-		if f, missing, wrong := checkReversed(original, of[original.ID]); wrong {
+		if f, missing, wrong := checkReversed(original, of[original.ID]); wrong && !r.found[original.ID] {
 			r.add(f, missing)
 		}
 	}
 	r.partly = r.partly[:0]
+	clear(r.found)
 	return nil
 }
 
@@ -125,7 +128,7 @@ func checkReversal(pair reversalPair, original, reversal *Transfer) (f Finding, 
 
 // counts reports whether an original counts what a reversal has taken back.
 func counts(original, reversal *Transfer) bool {
-	if original.Reversed == nil {
+	if original.Reversed == nil || original.ReversedBy == "" {
 		return original.ReversedBy == reversal.ID
 	}
 	for _, leg := range reversal.Legs {

@@ -22,7 +22,7 @@ type transfersPass struct {
 
 // readTransfers audits the transfers of the snapshot.
 func (p *pass) readTransfers(snapshot context.Context) error {
-	tp := transfersPass{pass: p, reversals: reversals{pass: p, ids: map[string]bool{}}}
+	tp := transfersPass{pass: p, reversals: reversals{pass: p, ids: map[string]bool{}, found: map[string]bool{}}}
 	for t, err := range p.reader.readTransfers(snapshot, p.options.Transfers) {
 		if err != nil {
 			return err

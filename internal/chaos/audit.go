@@ -174,7 +174,7 @@ func lieOf(e entry, t transferDocument, stored bool) string {
 		// A primary that was replaced and doesn't know it yet may answer Get with an old
 		// state, as Get documents.
 		return lieIf(e.Known && e.Verb != verbGet, "the caller knew that it is stored")
-	case alreadyReversed, notReversible:
+	case alreadyReversed, reversalExceeds, notReversible:
 		return "" // These answers are about the original: see reversals.
 	case done, refused, conflict, tooLate, rejected, keptOpen, notHeld:
 	}
@@ -208,6 +208,7 @@ func verbsOf() map[word][]verb {
 		notFound:        {verbCancel, verbGet, verbWait, verbPost, verbVoid, verbReverse},
 		notHeld:         {verbPost},
 		alreadyReversed: {verbReverse},
+		reversalExceeds: {verbReverse},
 		notReversible:   {verbReverse},
 		keptOpen:        {verbClose},
 	}

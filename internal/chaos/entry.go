@@ -61,6 +61,7 @@ const (
 	notHeld  word = "not held"
 
 	alreadyReversed word = "already reversed"
+	reversalExceeds word = "reversal exceeds"
 	notReversible   word = "not reversible"
 )
 
@@ -128,9 +129,11 @@ func wordOf(err error) word {
 		return inDoubt
 	case errors.Is(err, transfer.ErrUnsettled):
 		return done // The record is in StateCommitted, and the money has moved for good.
-	// This comes first: if the reversal is stored, the error is a refusal as well.
+	// These come first: if the reversal is stored, the error is a refusal as well.
 	case errors.Is(err, transfer.ErrAlreadyReversed):
 		return alreadyReversed
+	case errors.Is(err, transfer.ErrReversalExceeds):
+		return reversalExceeds
 	case errors.As(err, &refusal), errors.Is(err, transfer.ErrCancelled), errors.Is(err, transfer.ErrExpired):
 		return refused
 	case errors.Is(err, transfer.ErrNotHeld):

@@ -15,7 +15,8 @@ const (
 	holdExpired      = "holds expired"
 	orderPaid        = "orders paid"
 	orderRefused     = "payments of orders that were paid, or about to be"
-	transferReversed = "transfers reversed"
+	transferReversed = "reversals of all that was left"
+	partReversed     = "reversals of a part"
 	reversalRefused  = "reversals refused"
 	exchanged        = "exchanges"
 )
@@ -33,6 +34,8 @@ func (t transferDocument) kind() string {
 		return orderPaid
 	case pays && t.Failure.Code == "requirementFailed":
 		return orderRefused
+	case reverses && success && t.Part:
+		return partReversed
 	case reverses && success:
 		return transferReversed
 	case reverses:

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -151,16 +152,32 @@ func TestWrongOrders(t *testing.T) {
 	}
 }
 
-// A transfer is reversed once, by the transfer that it names, and each answer about it is
-// true.
+// A transfer counts what its reversals have moved, which is no more than it has moved, and
+// each answer about it is true.
 func TestWrongReversals(t *testing.T) {
-	one, two := reversalID("x", "1"), reversalID("x", "2")
+	shop := bank{seed: 2, accounts: 10}
+	id := func(all bool, n int) string {
+		for ; shop.reversal(reversalID("x", fmt.Sprint(n))).All != all; n += 10 {
+		}
+		return reversalID("x", fmt.Sprint(n))
+	}
+	one, two, part := id(true, 1), id(true, 2), id(false, 3)
 	world := func(reversedBy string, first, second transfer.State) map[string]transferDocument {
 		legs := []legDocument{{"a", 30}, {"b", -30}}
-		return map[string]transferDocument{
-			"x": {ID: "x", State: transfer.StateSuccess, ReversedBy: reversedBy, Legs: []legDocument{{"a", -30}, {"b", 30}}},
-			one: {ID: one, State: first, Reverses: "x", Legs: legs}, two: {ID: two, State: second, Reverses: "x", Legs: legs},
+		x := transferDocument{ID: "x", State: transfer.StateSuccess, ReversedBy: reversedBy, Legs: []legDocument{{"a", -30}, {"b", 30}}}
+		if reversedBy != "" {
+			x.Reversed = map[string]int64{"%00a": 30, "%00b": -30}
 		}
+		return map[string]transferDocument{
+			"x": x, one: {ID: one, State: first, Reverses: "x", Legs: legs}, two: {ID: two, State: second, Reverses: "x", Legs: legs},
+		}
+	}
+	counting := func(units int64) map[string]transferDocument {
+		all := world(one, transfer.StateSuccess, transfer.StateFail)
+		x := all["x"]
+		x.Reversed = map[string]int64{"%00a": units, "%00b": -units}
+		all["x"] = x
+		return all
 	}
 	success, fail := transfer.StateSuccess, transfer.StateFail
 	told := func(id string, w word, succeeded bool) []entry {
@@ -176,17 +193,20 @@ func TestWrongReversals(t *testing.T) {
 		"twice":                        {world(one, success, success), nil, "has the successful reversals"},
 		"by one that failed":           {world(two, success, fail), nil, "has the successful reversals"},
 		"without a trace":              {world("", success, fail), nil, "has the successful reversals"},
+		"counted wrongly":              {counting(29), nil, "has the successful reversals"},
+		"told that it is too much":     {counting(30), told(part, reversalExceeds, false), ""},
+		"told so, with enough left":    {world("", fail, fail), told(part, reversalExceeds, false), "as much left"},
 		"told that it is":              {world("", fail, fail), told(two, alreadyReversed, false), "it is not"},
 		"told that it is, by its own":  {world(one, success, fail), told(one, alreadyReversed, false), "by this very one"},
 		"told that it can't be":        {world("", fail, fail), told(one, notReversible, false), ""},
 		"told that it can't be, known": {world("", fail, fail), told(one, notReversible, true), "knew that it has succeeded"},
 		"told that nothing is stored":  {world("", fail, fail), told(one, unwritten, false), "has stored it"},
 	} {
-		a := &audit{findings: newFindings(), transfers: test.stored}
+		a := &audit{bank: shop, findings: newFindings(), transfers: test.stored}
 		a.reversals(map[string]int{one: 1, two: 1}, test.entries)
 		requireFound(t, a.findings, test.want, name)
 	}
-	a := &audit{findings: newFindings(), transfers: world(one, success, fail)}
+	a := &audit{bank: shop, findings: newFindings(), transfers: world(one, success, fail)}
 	require.True(t, a.asAsked(a.transfers[one]))
 	document := a.transfers["x"]
 	document.Posted = 10

@@ -22,7 +22,8 @@ func (r Report) missing() []string {
 	}
 	want("transfers that were cancelled in time", r.Answers[event{string(verbCancel), string(done)}], 10)
 	for _, kind := range []string{
-		holdPosted, holdPart, holdVoided, holdExpired, orderPaid, orderRefused, transferReversed, reversalRefused, exchanged,
+		holdPosted, holdPart, holdVoided, holdExpired, orderPaid, orderRefused,
+		transferReversed, partReversed, reversalRefused, exchanged,
 	} {
 		want(kind, r.Kinds[kind], 5)
 	}

@@ -3,6 +3,7 @@ package chaos
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
 	"maps"
 	"slices"
 	"strings"
@@ -54,12 +55,25 @@ func (c *caller) reversal(ctx context.Context, id string) {
 	original, _ := originalOf(id)
 	c.callEntry(ctx, entry{Verb: verbReverse, ID: id, Known: c.knows(original), Succeeded: c.succeeded[original]},
 		func(ctx context.Context, _ string) (transfer.Record, error) {
-			return c.coord.Reverse(ctx, transfer.Reversal{ID: id, Of: original, All: true})
+			return c.coord.Reverse(ctx, c.bank.reversal(id))
 		})
 }
 
-// reversals checks that each transfer is reversed by the one reversal that has succeeded,
-// or by none.
+// reversal returns the reversal that an ID stands for: of all that is left, or of a third
+// of a transfer between two accounts.
+func (b bank) reversal(id string) transfer.Reversal {
+	original, _ := originalOf(id)
+	hash := fnv.New64a()
+	_, _ = hash.Write([]byte(id)) // It never fails.
+	req := b.request(original)
+	if req.From == "" || hash.Sum64()%3 == 0 {
+		return transfer.Reversal{ID: id, Of: original, All: true}
+	}
+	return transfer.Reversal{ID: id, Of: original, Amount: transfer.Units((units(req.Amount) + 2) / 3)}
+}
+
+// reversals checks that what each transfer counts as reversed is what the reversals that
+// have succeeded have moved, and that it is no more than the transfer has moved.
 // It also checks that each answer about an original is true.
 func (a *audit) reversals(asked map[string]int, entries []entry) {
 	by := map[string][]string{}
@@ -73,9 +87,13 @@ func (a *audit) reversals(asked map[string]int, entries []entry) {
 		}
 	}
 	for id, t := range a.transfers {
-		none := t.ReversedBy == "" && len(by[id]) == 0
-		one := len(by[id]) == 1 && by[id][0] == t.ReversedBy && t.State == transfer.StateSuccess
-		if !none && !one {
+		sums := a.sums(by[id])
+		counts := len(t.Reversed) == len(sums)
+		for account, sum := range sums {
+			counts = counts && t.Reversed["%00"+account] == sum
+		}
+		latest := len(by[id]) == 0 && t.ReversedBy == "" || slices.Contains(by[id], t.ReversedBy)
+		if !counts || !latest || len(by[id]) > 0 && t.State != transfer.StateSuccess || !t.left(sums) {
 			a.wrong("reversed "+id, t, "transfer %s has the successful reversals %q", id, by[id])
 		}
 		if len(t.Pending) > 0 {
@@ -98,8 +116,10 @@ func (a *audit) lieOfReversal(e entry, asked map[string]int) string {
 	id, _ := originalOf(e.ID)
 	original, stored := a.transfers[id]
 	switch {
-	case e.Word == alreadyReversed && (original.ReversedBy == "" || original.ReversedBy == e.ID):
+	case e.Word == alreadyReversed && (original.ReversedBy == "" || original.ReversedBy == e.ID || original.leftOver() > 0):
 		return "it is not, or by this very one"
+	case e.Word == reversalExceeds && (original.ReversedBy == e.ID || original.leftOver() >= units(a.bank.reversal(e.ID).Amount)):
+		return "there is as much left"
 	case e.Word == notReversible && (!stored || e.Succeeded):
 		return "it is not stored, or the caller knew that it has succeeded"
 	case e.Word == unwritten && asked[e.ID] == 1 && a.transfers[e.ID].ID != "":
@@ -108,19 +128,60 @@ func (a *audit) lieOfReversal(e entry, asked map[string]int) string {
 	return ""
 }
 
-// asReversal reports whether a reversal moves back what its original moved.
+// asReversal reports whether a reversal moves back a part of what its original moved, and
+// the part that it was asked for.
 func (a *audit) asReversal(t transferDocument, have map[string]int64) bool {
 	original, stored := a.transfers[t.Reverses]
-	if !stored || original.State != transfer.StateSuccess {
+	if !stored || original.State != transfer.StateSuccess || !original.left(have) {
 		return false
 	}
-	legs := original.moved()
-	for _, leg := range legs {
-		if have[leg.Account] != -leg.Amount {
+	asked := a.bank.reversal(t.ID)
+	if asked.All == t.Part {
+		return false
+	}
+	for _, leg := range t.Legs {
+		if t.Part && max(leg.Amount, -leg.Amount) != units(asked.Amount) {
 			return false
 		}
 	}
-	return len(legs) == len(have)
+	return true
+}
+
+// left reports whether reversals that have moved these sums have moved no more than there
+// was to take back.
+func (t transferDocument) left(sums map[string]int64) bool {
+	moved := map[string]int64{}
+	for _, leg := range t.moved() {
+		moved[leg.Account] = leg.Amount
+	}
+	for account, sum := range sums {
+		if was := moved[account]; sum == 0 || was == 0 || (sum > 0) == (was > 0) || max(sum, -sum) > max(was, -was) {
+			return false
+		}
+	}
+	return true
+}
+
+// leftOver returns how much is left to be taken back from those who were paid.
+func (t transferDocument) leftOver() int64 {
+	rest := int64(0)
+	for _, leg := range t.moved() {
+		if leg.Amount > 0 {
+			rest += leg.Amount + t.Reversed["%00"+leg.Account]
+		}
+	}
+	return rest
+}
+
+// sums adds up what transfers have moved, by account.
+func (a *audit) sums(ids []string) map[string]int64 {
+	sums := map[string]int64{}
+	for _, id := range ids {
+		for _, leg := range a.transfers[id].Legs {
+			sums[leg.Account] += leg.Amount
+		}
+	}
+	return sums
 }
 
 // against makes a call of a rival and a call of its own, at the same time or nearly so.

@@ -125,6 +125,9 @@ func (c *check) comparable(message simulate.Message, answer protocol.Answer) pro
 	if facts.Found && (message.Op.Kind == protocol.ReadFence || facts.Trace == protocol.Reserved || facts.Trace == protocol.Done) {
 		facts.Unmet = false // asked only where it decides
 	}
+	if facts.Trace == protocol.Illegible {
+		facts.Exhausted, facts.Exceeded = false, false // nothing can be read of such an original
+	}
 	return answer
 }
 

@@ -35,13 +35,14 @@ func (d documents) String() string {
 
 // account is an account as it is stored.
 type account struct {
-	There   bool
-	Balance string // its kind and its value
-	Pending string
-	Fence   protocol.Fence
-	Closed  bool
-	Frozen  bool
-	Rest    string // of the fields
+	There    bool
+	Balance  string // its kind and its value
+	Pending  string
+	Fence    protocol.Fence
+	Closed   bool
+	Frozen   bool
+	Rest     string // of the fields
+	Reversed string // of an original: what it counts
 }
 
 // transfer is a transfer as it is stored.
@@ -134,7 +135,7 @@ func rest(document bson.Raw) string {
 	elements, _ := document.Elements()
 	for _, e := range elements {
 		switch e.Key() {
-		case "balance", "pending", "fence", "closed", "frozen":
+		case "balance", "pending", "fence", "closed", "frozen", "reversed":
 		default:
 			fields = append(fields, e.String())
 		}
@@ -215,7 +216,7 @@ func (b *bank) readAccount(document bson.Raw, expected protocol.Fence) account {
 	a := account{There: true, Balance: number(document.Lookup("balance")), Fence: b.names.toModel(fence), Rest: rest(document)}
 	a.Closed, _ = document.Lookup("closed").BooleanOK()
 	a.Frozen, _ = document.Lookup("frozen").BooleanOK()
-	a.Pending = pendingOf(document)
+	a.Pending, a.Reversed = pendingOf(document), countedNow(document.Lookup("reversed").Value)
 	return a
 }
 
@@ -250,6 +251,7 @@ type storedFields struct {
 	ExpiresAt    time.Time `bson:"expiresAt"`
 	Effects      bson.RawValue
 	Reverses     string
+	Part         bool
 	Attempts     int64
 	Verified     int64
 	LastModified time.Time `bson:"lastModified"`
@@ -293,7 +295,7 @@ func (f storedFields) suit(asked document.Transfer) bool {
 		f.Digest.Format == asked.Digest.Format && f.Digest.Same(asked.Digest) &&
 		(f.Legs.Equal(raw(asked.Legs)) || len(asked.Legs) == 0 && f.Legs.Equal(raw(bson.A{}))) &&
 		(f.Effects.Equal(raw(asked.Effects)) || len(asked.Effects) == 0 && f.Effects.Type == 0) &&
-		f.Reverses == asked.Reverses &&
+		f.Reverses == asked.Reverses && f.Part == asked.Part &&
 		f.Hold == asked.Hold &&
 		(f.Hold == recent(f.ExpiresAt)) &&
 		recent(f.CreatedAt) &&

@@ -70,11 +70,19 @@ func (m *model) perform(batch []simulate.Message) []protocol.Answer {
 		answers = m.each(batch)
 	}
 	for i := range m.fences {
-		if fence := m.Accounts[i].Fence; !slices.Contains(m.fences[i], fence) {
+		if fence := m.fenceOf(i); !slices.Contains(m.fences[i], fence) {
 			m.fences[i] = append(m.fences[i], fence)
 		}
 	}
 	return answers
+}
+
+// fenceOf returns the fence that a prepare has to name.
+func (m *model) fenceOf(account int) protocol.Fence {
+	if p := m.scene.accounts[account].paper; p != nil && p.reversed {
+		return m.Accounts[account].OriginalFence()
+	}
+	return m.Accounts[account].Fence
 }
 
 // each performs messages one by one.
@@ -264,6 +272,7 @@ func (m *model) hindrances(message simulate.Message) []string {
 		unmet("funds", facts.Funds)
 		unmet("room", facts.WithinLimits)
 		unmet("requirement", !facts.Unmet)
+		unmet("turn", !facts.Taken)
 	case protocol.Pay, protocol.Settle, protocol.Clear, protocol.Undo, protocol.FenceOnly:
 		a := &m.Accounts[m.leg(message).Account]
 		unmet("found", !a.Missing)

@@ -35,6 +35,13 @@ type paper struct {
 	as       []bson.D // fields of documents that are as required
 	other    []bson.D // fields of documents that are not
 	set      bson.D   // besides status, which names who has set it
+
+	// Of the original of reversals: what it has moved, and under which keys it counts
+	// what was reversed.
+	whole int64
+	legs  bson.A
+	keys  [2]string
+	coin  coin
 }
 
 // paperAt is the index of the document among the accounts.
@@ -92,9 +99,7 @@ func papers() []paper {
 				bson.D{{Key: "due", Value: bson.Timestamp{T: 1}}, {Key: "status", Value: bson.D{{Key: "a", Value: 1}}}}),
 		},
 		{
-			reversed: true, id: original, require: bson.D{{Key: "state", Value: "Success"}, {Key: "reversedBy", Value: nil}},
-			as:    []bson.D{field("state", "Success"), append(field("state", "Success"), field("reversedBy", nil)...)},
-			other: []bson.D{field("state", "Committed"), field("state", "Fail"), append(field("state", "Success"), field("reversedBy", "x")...)},
+			reversed: true, id: original,
 		},
 	}
 }
@@ -114,6 +119,9 @@ func (s *scene) drawPaper(t *rapid.T) given {
 			{Key: "paid", Value: nil}, {Key: "Grüße $", Value: bson.A{bson.A{}, 1.5}},
 		})
 	}
+	if p.reversed {
+		s.drawOriginal(t, &p)
+	}
 	s.paper = &p
 	a := given{paper: &p}
 	s.drawFence(t, &a)
@@ -125,6 +133,10 @@ func (s *scene) drawPaper(t *rapid.T) given {
 // dress draws the stored fields: they meet the requirement or not, another transfer has
 // reserved the document, or its map of markers was replaced by something else.
 func (p *paper) dress(t *rapid.T, a *given) {
+	if p.reversed {
+		p.dressOriginal(t, a)
+		return
+	}
 	a.fields, a.pending, a.Value = rapid.SampledFrom(p.as).Draw(t, "as required"), nil, 0
 	switch oneOf(t, "stands", "as required", "as required", "as required", "otherwise", "reserved") {
 	case "otherwise":
@@ -139,9 +151,12 @@ func (p *paper) dress(t *rapid.T, a *given) {
 
 // drawEffects draws transfers between alice and bob that also change the document, or do
 // nothing else.
-// A transfer that reverses the document is the only one of it.
 func (s *scene) drawEffects(t *rapid.T) {
-	effect := simulate.Leg{Account: paperAt, Spare: s.paper.reversed}
+	if s.paper.reversed {
+		s.drawReversals(t)
+		return
+	}
+	effect := simulate.Leg{Account: paperAt}
 	for i, legs := range s.plans {
 		switch oneOf(t, "on the document", "too", "too", "too", "not at all", "and no money") {
 		case "too":
@@ -166,9 +181,6 @@ func (s scene) place(at int) string {
 
 // sets returns what a transfer sets.
 func (p *paper) sets(transfer int) bson.D {
-	if p.reversed {
-		return field("reversedBy", transferIDs()[transfer])
-	}
 	return append(field("status", "by "+transferIDs()[transfer]), p.set...)
 }
 
@@ -194,7 +206,7 @@ func (b *bank) addEffects(t *document.Transfer, i int) {
 		return
 	}
 	if p.reversed {
-		t.Reverses = original
+		t.Reverses, t.Part = original, true
 		return
 	}
 	id, err := document.EncodeDocumentID(p.id)
@@ -213,14 +225,20 @@ func (m *model) storedPaper() account {
 		return account{}
 	}
 	document := m.paperNow.paperDocument()
-	if a.Value > 0 {
-		for _, e := range p.sets(a.Value - 1) {
-			document = slices.DeleteFunc(document, func(other bson.E) bool { return other.Key == e.Key })
-			document = append(document, e)
-		}
+	var set bson.D
+	switch {
+	case a.Value > 0:
+		set = p.sets(a.Value - 1)
+	case a.Latest > 0 && a.Latest != outsider:
+		set = append(field("reversedBy", latestID(a.Latest)), field("reversed", p.counts(a.Room))...)
+	}
+	for _, e := range set {
+		document = slices.DeleteFunc(document, func(other bson.E) bool { return other.Key == e.Key })
+		document = append(document, e)
 	}
 	encoded := encode(document)
 	stored := account{There: true, Balance: number(bson.RawValue{}), Fence: a.Fence, Rest: rest(encoded), Pending: pendingOf(encoded)}
+	stored.Reversed = countedNow(encoded.Lookup("reversed").Value)
 	var markers []string
 	for t := range m.Plans {
 		if a.Traces[t] != protocol.NoTrace {
@@ -253,7 +271,7 @@ func (c *check) outsidePaper() {
 		c.bank.names.meet(a.Fence, fenceOf(c.bank.read(paperAt).Lookup("fence")))
 		now.fence, now.Fence = c.bank.read(paperAt).Lookup("fence"), a.Fence
 		c.model.scene.paper.dress(c.t, now)
-		a.Value = now.Value
+		a.Value, a.Room, a.Latest = now.Value, now.Room, now.Latest
 		c.bank.replace(paperAt, now.paperDocument())
 	}
 	c.t.Log("the document is changed from outside")
@@ -268,8 +286,14 @@ func (c *check) rewritePaper() {
 	marks := c.bank.read(paperAt).Lookup("pending")
 	c.bank.names.meet(a.Fence, fenceOf(c.bank.read(paperAt).Lookup("fence")))
 	now.fence, now.Fence = c.bank.read(paperAt).Lookup("fence"), a.Fence
-	now.fields, now.pending = rapid.SampledFrom(c.model.scene.paper.as).Draw(c.t, "as required"), nil
-	now.Value, a.Value = 0, 0
+	if p := c.model.scene.paper; p.reversed {
+		now.fields, now.pending = append(field("state", "Success"), field("legs", p.legs)...), nil
+		now.Room, now.Latest = p.whole, 0
+	} else {
+		now.fields, now.pending = rapid.SampledFrom(p.as).Draw(c.t, "as required"), nil
+	}
+	now.Value = 0
+	a.Value, a.Room, a.Latest = 0, now.Room, now.Latest
 	c.bank.replace(paperAt, append(now.paperDocument(), bson.E{Key: "pending", Value: marks}))
 }
 

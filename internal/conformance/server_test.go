@@ -219,7 +219,11 @@ func (b *bank) perform(batch []simulate.Message) []protocol.Answer {
 
 // request draws up a call of an operation, whose fence has the model's name.
 func (b *bank) request(w *mongostore.Attempt, op protocol.Operation) *mongostore.Call {
-	op.Fence = b.names.toStore(op.Fence)
+	if isOriginal(w, op) {
+		op.Fence = b.names.originalToStore(op.Fence)
+	} else {
+		op.Fence = b.names.toStore(op.Fence)
+	}
 	return &mongostore.Call{Attempt: w, Op: op}
 }
 
@@ -270,6 +274,10 @@ func (b *bank) ask(store *mongostore.Store, requests ...*mongostore.Call) []prot
 	answers := make([]protocol.Answer, len(requests))
 	for i, r := range requests {
 		answers[i] = r.Answer
+		if isOriginal(r.Attempt, r.Op) {
+			answers[i].Facts.Fence = b.names.originalToModel(answers[i].Facts.Fence)
+			continue
+		}
 		answers[i].Facts.Fence = b.names.toModel(answers[i].Facts.Fence)
 	}
 	return answers

@@ -64,15 +64,12 @@ func effectFacts(a *Attempt, p *participant, view document.View) protocol.Facts 
 		Found: true, Trace: markers.Own, Fence: view.Fence(),
 		Open: true, Unfrozen: true, Currency: true, Kind: true, BelowMarkerLimit: true, Funds: true, WithinLimits: true,
 	}
-	switch {
-	case others > 0 && p.effect.original:
-		facts.Taken = true
-	case others > 0 || !view.HasMap():
-		facts.Unmet, p.unmet = true, view.Reservation(a.Transfer.ID)
-		return facts
-	}
 	if p.effect.original {
+		facts.Taken = others > 0
 		addOriginalFacts(&facts, a, p, view)
+	}
+	if others > 0 && !p.effect.original || !view.HasMap() {
+		facts.Unmet, p.unmet = true, view.Reservation(a.Transfer.ID)
 	}
 	return facts
 }

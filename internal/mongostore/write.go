@@ -165,10 +165,12 @@ func (s *Store) resolve(ctx context.Context, from *mongo.Collection, open []*Cal
 }
 
 // shownBy reports whether a trace shows that the call's write was done.
+// One at the original of a reversal may be of another plan: its execution looks.
 func (c *Call) shownBy(now protocol.Trace) bool {
 	switch c.Op.Kind {
 	case protocol.Prepare:
-		return now == protocol.Reserved || now == protocol.Done
+		e := c.participant().effect
+		return (e == nil || !e.original) && (now == protocol.Reserved || now == protocol.Done)
 	case protocol.Pay:
 		return now == protocol.Done || now == protocol.NoTrace
 	default:

@@ -13,6 +13,7 @@ const (
 	needsLook         // a prepare may not have matched, or a read refuses it
 	needsVerify       // its fence is newer than the claim
 	needsTurn         // another reversal has it, and it is looked at again after a verify
+	needsOwner        // a trace was seen at an original, and counts after a verify
 	prepared
 	refused
 	needsFencingLook // the fence-only before a roll-back did not match
@@ -74,7 +75,7 @@ func (x *Execution) preparations(operations []Operation) []Operation {
 	if looks := x.inTurn(x.each(operations, needsLook, Look)); len(looks) > 0 {
 		return looks
 	}
-	if x.any(needsVerify) || x.any(needsTurn) {
+	if x.any(needsVerify) || x.any(needsTurn) || x.any(needsOwner) {
 		op := about(Verify)
 		op.Epoch = x.epoch
 		return append(operations, op)
@@ -167,10 +168,21 @@ func (x *Execution) observeLook(op Operation, answer Answer) {
 }
 
 // look decides how to go on with a participant whose prepare did not match.
+//
+// A trace at the original of a reversal may stand for another plan:
+//
+//  1. A is to take back 60, and its prepare of the original doesn't match.
+//  2. B takes over, finds that 40 are left, plans that, and reserves the original.
+//  3. A sees the marker, and goes on to prepare 60 elsewhere.
+//
+// So it counts once the claim is verified: as long as that holds, nobody plans anew.
 func (x *Execution) look(p *participant, facts Facts) {
 	p.absent = !facts.Found
 	if facts.Trace.there() {
 		p.hasTrace(facts.Trace)
+		if x.start.Reversal && p == x.original() {
+			p.step = needsOwner
+		}
 		return
 	}
 	if reason := facts.Refusal(); reason != 0 {
@@ -242,6 +254,8 @@ func (x *Execution) observeVerify(answer Answer) {
 				p.step = needsPrepare
 			case needsTurn:
 				p.step = needsLook
+			case needsOwner:
+				p.step = prepared
 			default:
 			}
 		}

@@ -339,6 +339,29 @@ func TestAReversalWaits(t *testing.T) {
 	d.ends(Postponed, Preparing)
 }
 
+// TestAnOriginalsTraceIsVerified promises that a trace which a reversal finds at its
+// original counts only while the transfer is its own: it may be that of another plan.
+func TestAnOriginalsTraceIsVerified(t *testing.T) {
+	reserved := able("f")
+	reserved.Trace = Reserved
+	begun := func() dialogue {
+		d := begin(t, Start{Claim: Insert, Reserve: 1, Reversal: true}, 2)
+		d.hears(ReadFence, shows(able("f")), shows(able("f")))
+		d.hears(Claim, holds(Preparing, 1))
+		d.hears(Prepare, no())
+		d.hears(Look, shows(reserved))
+		return d
+	}
+	d := begun()
+	d.hears(Verify, yes())
+	require.Equal(t, []int{0}, participants(d.hears(Prepare, yes())))
+
+	d = begun()
+	d.hears(Verify, no())
+	d.hears(LookTransfer, Answer{Result: Applied, Transfer: Image{Found: true, State: Preparing, Epoch: 2}})
+	d.ends(Overtaken, Preparing)
+}
+
 // TestAReversalIsOutdated promises that a reversal of all that is left ends, with nothing
 // prepared, when less is left than it was planned to take, and that one that is planned
 // anew is taken over, and so dirty.

@@ -138,7 +138,7 @@ func (w *World) meet(m Message, fate Fate, past int) protocol.Answer {
 // The answer is Applied if the document is as the write would leave it.
 // The execution's own look would conclude the same from NotMatched, for
 //
-//   - a prepare, from a trace;
+//   - a prepare, from a trace, but for that of an original;
 //   - a pay, from an account where nothing is reserved any more: it is paid, by whichever
 //     execution;
 //   - a settle, a clear or an undo without a new fence, from an account without a
@@ -157,7 +157,8 @@ func (w *World) showsDone(m Message) protocol.Answer {
 	}
 	seen := w.Perform(look)
 	image := seen.Transfer
-	if !showsAt(m, seen.Facts) && !showsIn(m, image) {
+	original := m.Op.Kind == protocol.Prepare && w.leg(m).Spare // whose trace may be of another plan
+	if original || !showsAt(m, seen.Facts) && !showsIn(m, image) {
 		return protocol.Answer{Result: protocol.NotMatched}
 	}
 	return protocol.Answer{Result: protocol.Applied, Transfer: image}

@@ -262,7 +262,7 @@ func (w *World) checkRefusals(before *Version) error {
 		legs := w.legs(t)
 		stored, was := &w.Transfers[t], &before.Transfers[t]
 		if stored.Epoch != was.Epoch || stored.Owner != was.Owner {
-			w.reasons[t] = [MaxAccounts]uint16{}
+			w.reasons[t] = [MaxAccounts]uint32{}
 		}
 		for i := range legs {
 			w.reasons[t][i] |= 1 << w.hindrance(t, i)

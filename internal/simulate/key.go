@@ -45,7 +45,7 @@ func (k *keyer) start(w *World) {
 	k.add(reflect.ValueOf(&w.Version).Elem())
 	for i := range w.Accounts {
 		if leg, is := w.effectOn(i); is && leg.Spare {
-			k.fence(string(w.Accounts[i].originalFence()))
+			k.fence(string(w.Accounts[i].OriginalFence()))
 		}
 	}
 	k.add(reflect.ValueOf(&w.given).Elem())
@@ -103,7 +103,7 @@ func (k *keyer) add(v reflect.Value) {
 		if v.Bool() {
 			k.buf[len(k.buf)-1] = 1
 		}
-	case reflect.Uint8, reflect.Uint16, reflect.Uint64:
+	case reflect.Uint8, reflect.Uint32, reflect.Uint64:
 		k.buf = binary.AppendUvarint(k.buf, v.Uint())
 	default:
 		// It panics on a kind that is not a number, which a test would show.

@@ -20,16 +20,16 @@ func (l Leg) planned(left int64) Leg {
 	return l
 }
 
-// originalFence stands for the fence of an original.
+// OriginalFence stands for the fence of an original.
 // With each reversal it is another one.
-func (a *Account) originalFence() protocol.Fence {
+func (a *Account) OriginalFence() protocol.Fence {
 	return protocol.Fence(fmt.Sprintf("%s after %d", a.Fence, a.Latest))
 }
 
 // fenceAt returns the fence that a prepare has to name.
 func (w *World) fenceAt(a *Account, leg Leg) protocol.Fence {
 	if leg.Spare {
-		return a.originalFence()
+		return a.OriginalFence()
 	}
 	return a.Fence
 }
@@ -44,22 +44,23 @@ func (a *Account) taken(transfer int) bool {
 // addOriginalFacts adds how a reversal compares with what is left of its original.
 func (w *World) addOriginalFacts(facts *protocol.Facts, a *Account, m Message) {
 	takes, all := w.leg(m).Takes, w.Alls[m.Transfer]
-	facts.Fence = a.originalFence()
+	some := a.Room > 0
+	facts.Fence = a.OriginalFence()
 	facts.BelowMarkerLimit = true
 	facts.Unmet = a.Value != 0
 	facts.Taken = a.taken(m.Transfer)
-	facts.Exhausted = a.Room == 0
-	facts.Exceeded = takes > a.Room && (!all || w.Earlier[m.Transfer])
-	facts.Outdated = takes != a.Room && all && !facts.Exceeded
+	facts.Exhausted = !some
+	facts.Exceeded = some && takes > a.Room && (!all || w.Earlier[m.Transfer])
+	facts.Outdated = some && takes != a.Room && all && !facts.Exceeded
 }
 
-// plan returns what a new execution of a reversal of all that is left knows of it, from
-// what a majority has stored.
+// plan returns what a new execution of a reversal of all that is left knows of it.
+// One that has read something older claims nothing, and reads again.
 func (w *World) plan(transfer int) Transfer {
 	if !w.Alls[transfer] {
 		return Transfer{}
 	}
-	seen := w.majority.Transfers[transfer]
+	seen := w.Transfers[transfer]
 	if seen.Planned == 0 {
 		seen.Planned = w.left(transfer)
 	}

@@ -143,16 +143,16 @@ func (g *game) drawOriginal(seed uint64) {
 		}
 		original := &legs[len(legs)-1]
 		original.Takes = cmp.Or(original.Takes, 60)
-		g.w.Accounts[original.Account].Room = []int64{60, 100, 120, 180}[random.IntN(4)]
+		g.w.Accounts[original.Account].Room = []int64{60, 100, 100, 120, 180}[random.IntN(5)]
 		first := g.executors[slices.IndexFunc(g.executors, func(e executor) bool { return e.transfer == t })]
-		g.w.Alls[t] = first.start.Claim == protocol.Insert && !first.start.Hold && random.IntN(3) > 0
+		g.w.Alls[t] = first.start.Claim == protocol.Insert && !first.start.Hold && random.IntN(4) > 0 && (t > 0 || random.IntN(4) == 0)
 	}
 	g.w.majority, g.w.past = g.w.Version, []Version{g.w.Version}
 }
 
 // reversingEvery is how many seeds there are to one whose transfers are all reversals of
 // the same one.
-const reversingEvery = 8
+const reversingEvery = 5
 
 // drawReversals draws what reversals move.
 func drawReversals(random *rand.Rand, transfers int) (plans [][]Leg) {

@@ -41,7 +41,7 @@ type World struct {
 }
 
 // reasons are sets of protocol.Reason, by transfer and participant.
-type reasons [MaxTransfers][MaxAccounts]uint16
+type reasons [MaxTransfers][MaxAccounts]uint32
 
 // answer is what the callers of one transfer have learned.
 type answer struct {

@@ -81,22 +81,6 @@ func effectScenarios() []scenario {
 				b.Insert("orders", bson.D{{Key: "_id", Value: "o-1"}, {Key: "status", Value: "paid"}})
 			},
 		},
-		{
-			name: "a reversal", balances: []int64{40, 60}, at: transfer.AtCommit,
-			prepare: func(b *bank.Bank) {
-				_, err := b.Transfer(b.T.Context(), bank.Move("o", "b", "a", 60))
-				require.NoError(b.T, err)
-			},
-			run: func(ctx context.Context, c *transfer.Coordinator) (transfer.Record, error) {
-				return c.Reverse(ctx, transfer.Reversal{ID: "t", Of: "o", All: true})
-			},
-			check: func(b *bank.Bank) {
-				b.T.Helper()
-				original, err := b.Get(b.T.Context(), "o")
-				require.NoError(b.T, err)
-				require.Equal(b.T, succeeded(b, "t"), original.ReversedBy == "t")
-			},
-		},
 	}
 }
 

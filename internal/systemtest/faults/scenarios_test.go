@@ -50,7 +50,8 @@ const atOnce = time.Nanosecond // any threshold above 0: see options
 
 func scenarios() []scenario {
 	return slices.Concat(
-		transferScenarios(), recoveryScenarios(), cancelScenarios(), holdScenarios(), effectScenarios(), exchangeScenarios(),
+		transferScenarios(), recoveryScenarios(), cancelScenarios(), holdScenarios(), effectScenarios(), reversalScenarios(),
+		exchangeScenarios(),
 	)
 }
 
