@@ -84,6 +84,7 @@ func pagesOf(b *bank.Bank, q transfer.Query, between func(page []string)) (pages
 			return pages
 		}
 		pages = append(pages, page)
+		require.LessOrEqual(b.T, len(pages), 1000, "no page is shown twice")
 		q.Beyond = page[len(page)-1]
 		between(page)
 	}

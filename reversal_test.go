@@ -221,7 +221,7 @@ func TestAllBesideParts(t *testing.T) {
 // What that one fails to take is free again.
 func TestReversalWaits(t *testing.T) {
 	t.Parallel()
-	for _, policy := range []transfer.StallPolicy{transfer.Resume, transfer.RollBack} {
+	for _, cancelled := range []bool{false, true} {
 		b := bank.New(t, 100, 0)
 		b.MustMove("t", 60)
 		b.Dying(bank.Decision, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
@@ -243,7 +243,11 @@ func TestReversalWaits(t *testing.T) {
 		})
 		_, err = b.Reverse(t.Context(), part("too much", "t", 61))
 		require.ErrorIs(t, err, transfer.ErrReversalExceeds)
-		b.RecoverAll(transfer.WithStallPolicy(policy))
+		if cancelled {
+			_, err := b.Cancel(t.Context(), "dead", "a test")
+			require.NoError(t, err)
+		}
+		b.RecoverAll()
 		for _, a := range end() {
 			require.True(t, a.Err == nil || errors.Is(a.Err, transfer.ErrAlreadyReversed), "%v", a.Err)
 		}

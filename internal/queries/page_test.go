@@ -164,7 +164,8 @@ func TestListsExamineNoOthers(t *testing.T) {
 		})
 	}
 	b.PutIn("transfers", all...)
-	b.Change("transfers", all[2]["_id"], bson.M{"$set": bson.M{"stuck": bson.M{"code": "unwritable", "ledger": "", "account": "", "message": "m"}}})
+	stuck := bson.M{"code": "unwritable", "ledger": "", "account": "", "message": "m"}
+	b.Change("transfers", all[2]["_id"], bson.M{"$set": bson.M{"stuck": stuck}})
 	states := func(states ...protocol.State) queries.Query { return queries.Query{States: states} }
 	for name, c := range map[string]struct {
 		query        queries.Query
@@ -218,6 +219,7 @@ func pagedThrough(t *testing.T, b *storetest.Bank, c pageCase) []string {
 			n++
 		}
 		require.LessOrEqual(t, n, pageSize)
+		require.LessOrEqual(t, len(ids), plantedTransfers, "no page is shown twice")
 		finds := b.Log.Take()
 		for _, find := range finds {
 			if find.Name != "find" {
