@@ -68,7 +68,14 @@ func story(ctx context.Context, db *mongo.Database) (err error) {
 		return errors.Join(errors.New("the basket should be refused"), err)
 	}
 	fmt.Printf("  %s: %v\n", refused.Account, refused.Err)
+	if err := m.returns(ctx); err != nil {
+		return err
+	}
+	return m.balances(ctx)
+}
 
+// returns refunds the chair of the first basket, and then what is left of it.
+func (m market) returns(ctx context.Context) error {
 	fmt.Println("The chair is broken. Emil gives his share back, and the house its fee:")
 	back, err := m.refund(ctx, "refund-1", "basket-1", "ann", item{"emil", 4995})
 	if err != nil {
@@ -89,7 +96,7 @@ func story(ctx context.Context, db *mongo.Database) (err error) {
 	for _, leg := range back.Legs {
 		fmt.Printf("  %6s  %s\n", leg.Amount, leg.Account)
 	}
-	return m.balances(ctx)
+	return nil
 }
 
 // market holds the two ledgers.

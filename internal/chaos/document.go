@@ -59,8 +59,8 @@ type legDocument struct {
 
 func (t transferDocument) String() string {
 	return fmt.Sprintf("{_id: %s, state: %s, epoch: %d, owner: %s, legs: %v, hold: %t, held: %t, posted: %d, reverses: %s, reversedBy: %s, "+
-		"reversed: %v, pending: %v, failure: %s, stored by call: %s}", t.ID, t.State, t.Epoch, t.Owner, t.Legs, t.Hold, t.Held, t.Posted, t.Reverses,
-		t.ReversedBy, t.Reversed, t.Pending, t.Failure.Code, t.Metadata.Call)
+		"reversed: %v, pending: %v, failure: %s, stored by call: %s}", t.ID, t.State, t.Epoch, t.Owner, t.Legs, t.Hold, t.Held, t.Posted,
+		t.Reverses, t.ReversedBy, t.Reversed, t.Pending, t.Failure.Code, t.Metadata.Call)
 }
 
 // moved returns what the transfer moves if it goes forward: its legs, or the part of them

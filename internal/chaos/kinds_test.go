@@ -152,8 +152,16 @@ func TestWrongOrders(t *testing.T) {
 	}
 }
 
-// A transfer counts what its reversals have moved, which is no more than it has moved, and
-// each answer about it is true.
+// counting changes what the transfer x counts as reversed.
+func counting(all map[string]transferDocument, units int64) map[string]transferDocument {
+	x := all["x"]
+	x.Reversed = map[string]int64{"%00a": units, "%00b": -units}
+	all["x"] = x
+	return all
+}
+
+// A transfer counts what its reversals have moved, which is no more than it has moved.
+// Each answer about it is true.
 func TestWrongReversals(t *testing.T) {
 	shop := bank{seed: 2, accounts: 10}
 	id := func(all bool, n int) string {
@@ -172,13 +180,6 @@ func TestWrongReversals(t *testing.T) {
 			"x": x, one: {ID: one, State: first, Reverses: "x", Legs: legs}, two: {ID: two, State: second, Reverses: "x", Legs: legs},
 		}
 	}
-	counting := func(units int64) map[string]transferDocument {
-		all := world(one, transfer.StateSuccess, transfer.StateFail)
-		x := all["x"]
-		x.Reversed = map[string]int64{"%00a": units, "%00b": -units}
-		all["x"] = x
-		return all
-	}
 	success, fail := transfer.StateSuccess, transfer.StateFail
 	told := func(id string, w word, succeeded bool) []entry {
 		return []entry{{Verb: verbReverse, ID: id, Word: w, Succeeded: succeeded}}
@@ -193,8 +194,8 @@ func TestWrongReversals(t *testing.T) {
 		"twice":                        {world(one, success, success), nil, "has the successful reversals"},
 		"by one that failed":           {world(two, success, fail), nil, "has the successful reversals"},
 		"without a trace":              {world("", success, fail), nil, "has the successful reversals"},
-		"counted wrongly":              {counting(29), nil, "has the successful reversals"},
-		"told that it is too much":     {counting(30), told(part, reversalExceeds, false), ""},
+		"counted wrongly":              {counting(world(one, success, fail), 29), nil, "has the successful reversals"},
+		"told that it is too much":     {counting(world(one, success, fail), 30), told(part, reversalExceeds, false), ""},
 		"told so, with enough left":    {world("", fail, fail), told(part, reversalExceeds, false), "as much left"},
 		"told that it is":              {world("", fail, fail), told(two, alreadyReversed, false), "it is not"},
 		"told that it is, by its own":  {world(one, success, fail), told(one, alreadyReversed, false), "by this very one"},

@@ -87,13 +87,7 @@ func (a *audit) reversals(asked map[string]int, entries []entry) {
 		}
 	}
 	for id, t := range a.transfers {
-		sums := a.sums(by[id])
-		counts := len(t.Reversed) == len(sums)
-		for account, sum := range sums {
-			counts = counts && t.Reversed["%00"+account] == sum
-		}
-		latest := len(by[id]) == 0 && t.ReversedBy == "" || slices.Contains(by[id], t.ReversedBy)
-		if !counts || !latest || len(by[id]) > 0 && t.State != transfer.StateSuccess || !t.left(sums) {
+		if !a.counts(t, by[id]) {
 			a.wrong("reversed "+id, t, "transfer %s has the successful reversals %q", id, by[id])
 		}
 		if len(t.Pending) > 0 {
@@ -105,6 +99,22 @@ func (a *audit) reversals(asked map[string]int, entries []entry) {
 			a.wrong("call "+e.Call, a.transfers[e.ID], "call %s, %s %s, was told %q (%s): %s", e.Call, e.Verb, e.ID, e.Word, e.Text, lie)
 		}
 	}
+}
+
+// counts reports whether a transfer counts what its reversals have moved, and these could
+// be made.
+func (a *audit) counts(t transferDocument, reversals []string) bool {
+	sums := a.sums(reversals)
+	for account, sum := range sums {
+		if t.Reversed["%00"+account] != sum {
+			return false
+		}
+	}
+	if len(reversals) == 0 {
+		return t.ReversedBy == "" && len(t.Reversed) == 0
+	}
+	return len(t.Reversed) == len(sums) && t.left(sums) &&
+		slices.Contains(reversals, t.ReversedBy) && t.State == transfer.StateSuccess
 }
 
 // lieOfReversal returns what is not true about an answer to a reversal that is about the

@@ -248,27 +248,14 @@ func TestLanesOfEffects(t *testing.T) {
 		of(storetest.At(protocol.Settle, 0), rs[2].Attempt)...)))
 }
 
-// A reversal reserves a successful transfer that no other reversal has, and of which the
-// latest reversal is the one that was read.
-// It uses the fields of transfers for markers and fences, whatever those of accounts are.
-// When it is settled, it stores its own ID, and counts what it has moved.
-// Nothing is owed to an original that is gone.
-func TestReversalsEffect(t *testing.T) {
-	t.Parallel()
-	b := newShop(t, func(c *storetest.Config) { c.Fields.Pending, c.Fields.Fence = "inFlight", "token" })
-	reversal := func(id, of string) *mongostore.Attempt {
-		legs := []document.Leg{b.Leg("alice", 60), b.Leg("bob", -60)}
-		a, err := b.Store.NewAttempt(document.Transfer{ID: id, Legs: legs, Reverses: of,
-			Digest: document.Digest{Format: document.Format, Sum: []byte{1}}}, "owner of "+id)
-		require.NoError(t, err)
-		b.Applied(a, storetest.Claim(protocol.Insert))
-		assert.Equal(t, of, storetest.AsMap(t, b.Raw("transfers", id))["reverses"])
-		return a
-	}
-	for name, row := range map[string]struct {
-		change bson.M
-		shows  func(protocol.Facts) bool // nil: it fits
-	}{
+// originalRow is a change of an original, and what a read shows of it then.
+type originalRow struct {
+	change bson.M
+	shows  func(protocol.Facts) bool // nil: it fits
+}
+
+func originals() map[string]originalRow {
+	return map[string]originalRow{
 		"a success":      {bson.M{"state": "Success"}, nil},
 		"null":           {bson.M{"state": "Success", "reversedBy": nil}, nil},
 		"reversed":       {bson.M{"state": "Success", "reversedBy": "another"}, func(f protocol.Facts) bool { return f.Exhausted }},
@@ -287,7 +274,27 @@ func TestReversalsEffect(t *testing.T) {
 			bson.M{"state": "Success", "pending": bson.M{"another": int64(0)}},
 			func(f protocol.Facts) bool { return f.Taken && !f.Unmet },
 		},
-	} {
+	}
+}
+
+// A reversal reserves a successful transfer that no other reversal has, and of which the
+// latest reversal is the one that was read.
+// It uses the fields of transfers for markers and fences, whatever those of accounts are.
+// When it is settled, it stores its own ID, and counts what it has moved.
+// Nothing is owed to an original that is gone.
+func TestReversalsEffect(t *testing.T) {
+	t.Parallel()
+	b := newShop(t, func(c *storetest.Config) { c.Fields.Pending, c.Fields.Fence = "inFlight", "token" })
+	reversal := func(id, of string) *mongostore.Attempt {
+		legs := []document.Leg{b.Leg("alice", 60), b.Leg("bob", -60)}
+		a, err := b.Store.NewAttempt(document.Transfer{ID: id, Legs: legs, Reverses: of,
+			Digest: document.Digest{Format: document.Format, Sum: []byte{1}}}, "owner of "+id)
+		require.NoError(t, err)
+		b.Applied(a, storetest.Claim(protocol.Insert))
+		assert.Equal(t, of, storetest.AsMap(t, b.Raw("transfers", id))["reverses"])
+		return a
+	}
+	for name, row := range originals() {
 		b.Claimed(name, b.Leg("alice", -60), b.Leg("bob", 60))
 		b.Change("transfers", name, bson.M{"$set": bson.M{"state": "Success"}})
 		a := reversal("of "+name, name)
