@@ -42,12 +42,15 @@ func (s *scene) drawReversals(t *rapid.T) {
 
 // drawOriginal draws what the original of reversals has moved: from bob to alice.
 func (s *scene) drawOriginal(t *rapid.T, p *paper) {
-	p.whole, p.coin = oneOf[int64](t, "the original has moved", 60, 100, 160, 1), s.coin
+	p.whole, p.coin = oneOf[int64](t, "the original has moved", 400, 1000), s.coin
 	for i, units := range []int64{p.whole, -p.whole} {
 		leg := document.Leg{Ledger: ledger(s.accounts[i].eu), Account: accountIDs()[i], Amount: s.coin.amount(units)}
 		p.legs, p.keys[i] = append(p.legs, leg), leg.ReversedKey()
 	}
 }
+
+// enough is what all transfers of a scene take back together, at most.
+const enough = 100 * simulate.MaxTransfers
 
 // dressOriginal draws the stored fields of an original: what it has moved, its state, and
 // what reversals have moved so far.
@@ -57,7 +60,10 @@ func (p *paper) dressOriginal(t *rapid.T, a *given) {
 	if oneOf(t, "is", "a success", "a success", "a success", "none") == "none" {
 		a.Value, state = unmet, oneOf(t, "state", "Committed", "Fail")
 	}
-	taken := oneOf[int64](t, "reversed before", 0, 0, 0, 1, p.whole-1, p.whole)
+	taken := oneOf[int64](t, "reversed before", 0, 0, 0, 100, p.whole-1, p.whole)
+	if p.whole-taken < enough {
+		a.Value, state = unmet, "Fail" // no execution that sees this prepares, so nothing is to match
+	}
 	a.fields = append(field("state", state), field("legs", p.legs)...)
 	switch {
 	case taken == p.whole:

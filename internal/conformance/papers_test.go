@@ -338,7 +338,7 @@ func (m *model) outdatedNull(message simulate.Message) (result protocol.Result, 
 // turnNull puts null in place of the document's empty map of markers, or removes it.
 func (c *check) turnNull() {
 	a, now := &c.model.Accounts[paperAt], &c.model.paperNow
-	if a.Missing || a.Value != 0 || a.Traces != [simulate.MaxTransfers]protocol.Trace{} {
+	if a.Missing || a.Value != 0 || a.Latest != now.Latest || a.Traces != [simulate.MaxTransfers]protocol.Trace{} {
 		return
 	}
 	c.bank.names.meet(a.Fence, fenceOf(c.bank.read(paperAt).Lookup("fence")))
