@@ -79,11 +79,16 @@ func (c *Coordinator) Reverse(ctx context.Context, r Reversal) (rec Record, err 
 	if err := c.checkReversal(ctx, r); err != nil {
 		return Record{}, err
 	}
-	turn, err := c.takeTurn(ctx, r.Of)
-	if err != nil {
-		return Record{}, c.early(r.ID, aboutTransfer(r.ID, err))
-	}
+	turn := c.newTurn(r.Of)
 	defer turn.leave()
+	if !turn.isFree() {
+		if a := c.reverseOutOfTurn(ctx, r); a.done {
+			return a.rec, a.err
+		}
+		if err := turn.await(ctx); err != nil {
+			return Record{}, c.early(r.ID, aboutTransfer(r.ID, err))
+		}
+	}
 	for n := 1; ; n++ {
 		original, err := c.settled(ctx, r.Of)
 		if errors.Is(err, ErrTransferNotFound) {
@@ -132,26 +137,70 @@ func (c *Coordinator) checkReversal(ctx context.Context, r Reversal) error {
 // Others of this process wait for it, and not for the document: they come in the order in
 // which they ask, and cost the server nothing meanwhile.
 type turn struct {
-	lines *lines
-	id    string
-	line  *line
+	c    *Coordinator
+	id   string
+	line *line
+	mine bool
 }
 
-func (c *Coordinator) takeTurn(ctx context.Context, id string) (turn, error) {
-	t := turn{lines: &c.originals, id: id, line: c.originals.join(id)}
+// newTurn joins the callers who reverse a transfer.
+// It has to be left again.
+func (c *Coordinator) newTurn(id string) *turn {
+	return &turn{c: c, id: id, line: c.originals.join(id)}
+}
+
+// isFree takes the turn if no other caller has it.
+func (t *turn) isFree() bool {
 	select {
 	case t.line.turn <- struct{}{}:
-		return t, nil
-	case <-ctx.Done():
-	case <-c.engine.Closing():
+		t.mine = true
+	default:
 	}
-	t.lines.leave(id)
-	return turn{}, c.stopped(ctx)
+	return t.mine
 }
 
-func (t turn) leave() {
-	<-t.line.turn
-	t.lines.leave(t.id)
+// await waits for the turn.
+func (t *turn) await(ctx context.Context) error {
+	select {
+	case t.line.turn <- struct{}{}:
+		t.mine = true
+		return nil
+	case <-ctx.Done():
+	case <-t.c.engine.Closing():
+	}
+	return t.c.stopped(ctx)
+}
+
+// leave gives the turn to the next caller.
+func (t *turn) leave() {
+	if t.mine {
+		<-t.line.turn
+	}
+	t.c.originals.leave(t.id)
+}
+
+// reverseOutOfTurn answers a reversal that needs no turn: one that is stored, or for which
+// too little is left, whatever becomes of those before it.
+func (c *Coordinator) reverseOutOfTurn(ctx context.Context, r Reversal) answer {
+	original, err := c.original(ctx, r.Of)
+	if err != nil || original.State != protocol.Success || sound(original) != nil {
+		return notYet(err)
+	}
+	left, err := original.Left()
+	if err != nil {
+		return notYet(err)
+	}
+	t, err := c.planReversal(r, original.Currency, original.Back(), left)
+	if err != nil {
+		return notYet(err)
+	}
+	if fits := t.CompareReversal(left); fits != document.Fits {
+		return c.cameTooLate(ctx, t, fits, original)
+	}
+	if _, err := c.stored(ctx, r.ID); err != nil || c.readyFor(ctx, &t) != nil {
+		return notYet(err)
+	}
+	return answerWith(c.follow(ctx, t, 0))
 }
 
 // reverse reverses an original as it was just read.
@@ -180,11 +229,14 @@ func (c *Coordinator) reverse(ctx context.Context, r Reversal, original document
 	if fits := t.CompareReversal(left); fits != document.Fits {
 		return c.cameTooLate(ctx, t, fits, original)
 	}
-	if other := original.ReservedByOther(r.ID); other != "" {
-		return c.awaitReversal(ctx, original, other)
-	}
 	if err := c.readyFor(ctx, &t); err != nil {
 		return answerWith(Record{}, c.early(r.ID, err))
+	}
+	if other := original.ReservedByOther(r.ID); other != "" {
+		if _, err := c.stored(ctx, r.ID); err == nil {
+			return answerWith(c.follow(ctx, t, 0))
+		}
+		return c.awaitReversal(ctx, original, other)
 	}
 	return answerWith(c.complete(ctx, t, 0))
 }
@@ -291,8 +343,11 @@ func (c *Coordinator) reversedBefore(ctx context.Context, r Reversal, missing er
 
 // amountBack returns the legs that take an amount back.
 func amountBack(amount money.Amount, whole []document.Leg) ([]document.Leg, error) {
-	if len(whole) != 2 {
+	switch {
+	case len(whole) != 2:
 		return nil, invalid("it moved %d accounts: an Amount is for two, so give Legs", len(whole))
+	case amount.Places() > money.MaxPlaces:
+		return nil, invalid("the amount has more than %d digits behind the point", money.MaxPlaces)
 	}
 	back := make([]document.Leg, len(whole))
 	for i, leg := range whole {

@@ -223,13 +223,15 @@ func TestReversalWaits(t *testing.T) {
 	t.Parallel()
 	for _, cancelled := range []bool{false, true} {
 		b := bank.New(t, 100, 0)
-		b.MustMove("t", 60)
+		b.MustMove("t", 61)
+		_, err := b.Reverse(t.Context(), part("done", "t", 1))
+		require.NoError(t, err)
 		b.Dying(bank.Decision, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
 			_, err := c.Reverse(ctx, part("dead", "t", 20))
 			return err
 		})
 		soon, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		_, err := b.Reverse(soon, part("hasty", "t", 20))
+		_, err = b.Reverse(soon, part("hasty", "t", 20))
 		cancel()
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, transfer.NothingStored, transfer.OutcomeOf(err), "%v", err)
@@ -242,7 +244,9 @@ func TestReversalWaits(t *testing.T) {
 			return b.Reverse(t.Context(), rest("all", "t"))
 		})
 		_, err = b.Reverse(t.Context(), part("too much", "t", 61))
-		require.ErrorIs(t, err, transfer.ErrReversalExceeds)
+		require.ErrorIs(t, err, transfer.ErrReversalExceeds, "it does not wait")
+		_, err = b.Reverse(t.Context(), part("done", "t", 1))
+		require.NoError(t, err)
 		if cancelled {
 			_, err := b.Cancel(t.Context(), "dead", "a test")
 			require.NoError(t, err)
@@ -254,7 +258,7 @@ func TestReversalWaits(t *testing.T) {
 		rec, err := b.Get(t.Context(), "all")
 		require.NoError(t, err)
 		require.Equal(t, transfer.StateSuccess, rec.State)
-		requireReversed(b, "t", 60, "all")
+		requireReversed(b, "t", 61, "all")
 		b.CheckBooks(bank.Balances(100, 0))
 	}
 }
