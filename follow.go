@@ -56,8 +56,8 @@ func (ls *lines) leave(id string) {
 // follow waits for a transfer that another execution runs, here or elsewhere.
 // It runs the transfer itself where it is its turn and the transfer still waits for a
 // worker, has stalled, or was never stored.
-func (c *Coordinator) follow(ctx context.Context, planned document.Transfer, holdFor time.Duration) (Record, error) {
-	f := c.newFollower(planned, holdFor)
+func (c *Coordinator) follow(ctx context.Context, planned document.Transfer) (Record, error) {
+	f := c.newFollower(planned, 0)
 	defer f.leave()
 	return f.follow(ctx)
 }

@@ -179,8 +179,8 @@ func (t *turn) leave() {
 	t.c.originals.leave(t.id)
 }
 
-// reverseOutOfTurn answers a reversal that needs no turn: one that is stored, or for which
-// too little is left, whatever becomes of those before it.
+// reverseOutOfTurn answers a reversal that needs no turn: one that is stored, or one for
+// which too little is left, whatever becomes of those before it.
 func (c *Coordinator) reverseOutOfTurn(ctx context.Context, r Reversal) answer {
 	original, err := c.original(ctx, r.Of)
 	if err != nil || original.State != protocol.Success || sound(original) != nil {
@@ -200,7 +200,7 @@ func (c *Coordinator) reverseOutOfTurn(ctx context.Context, r Reversal) answer {
 	if _, err := c.stored(ctx, r.ID); err != nil || c.readyFor(ctx, &t) != nil {
 		return notYet(err)
 	}
-	return answerWith(c.follow(ctx, t, 0))
+	return answerWith(c.follow(ctx, t))
 }
 
 // reverse reverses an original as it was just read.
@@ -234,7 +234,7 @@ func (c *Coordinator) reverse(ctx context.Context, r Reversal, original document
 	}
 	if other := original.ReservedByOther(r.ID); other != "" {
 		if _, err := c.stored(ctx, r.ID); err == nil {
-			return answerWith(c.follow(ctx, t, 0))
+			return answerWith(c.follow(ctx, t))
 		}
 		return c.awaitReversal(ctx, original, other)
 	}
@@ -338,7 +338,7 @@ func (c *Coordinator) reversedBefore(ctx context.Context, r Reversal, missing er
 	if err := c.readyFor(ctx, &t); err != nil {
 		return Record{}, c.early(r.ID, err)
 	}
-	return c.follow(ctx, t, 0)
+	return c.follow(ctx, t)
 }
 
 // amountBack returns the legs that take an amount back.
@@ -411,7 +411,7 @@ func (c *Coordinator) cameTooLate(
 		if err := c.readyFor(ctx, &t); err != nil {
 			return answerWith(Record{}, c.early(t.ID, err))
 		}
-		return answerWith(c.follow(ctx, t, 0))
+		return answerWith(c.follow(ctx, t))
 	case !errors.Is(err, ErrTransferNotFound):
 		return answerWith(Record{}, c.early(t.ID, err))
 	}
