@@ -184,6 +184,16 @@ func ReversalValues(reversal string) (Values, error) {
 	return Values{Require: require, Set: set}, err
 }
 
+// CountReversed writes that an original adds what the reversal moves to what all its
+// reversals have moved.
+func (t *Transfer) CountReversed(m *wire.Message) {
+	m.Begin("$inc")
+	for _, leg := range t.Legs {
+		m.Amount("reversed."+leg.ReversedKey(), leg.Amount)
+	}
+	m.End()
+}
+
 // Comparison is how a reversal compares with what is left of its original.
 type Comparison uint8
 

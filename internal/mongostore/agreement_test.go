@@ -97,7 +97,7 @@ func (l lottery) document(id, key string, p *mongostore.Participant) bson.D {
 	if l.odds(8) {
 		add("closed", pick[any](l, true, true, false, bson.Null{}, 1, "true", bson.A{true}, bson.A{false}, bson.A{}, bson.M{}))
 	}
-	if l.odds(8) {
+	if l.odds(16) {
 		add("frozen", pick[any](l, true, true, false, bson.Null{}, 1, "true", bson.A{true}, bson.A{false}, bson.A{}, bson.M{}))
 	}
 	if l.odds(6) {
@@ -143,7 +143,7 @@ func TestFactsAndFilterAgree(t *testing.T) {
 		id := fmt.Sprintf("case %d", i)
 		c := &agreementCase{id: id, work: b.Attempt(pick(l, id, "7", "a.b", "$x"), b.LegIn("", id, l.amount()))}
 		c.work.Transfer.Currency = pick(l, "", "", "", "EUR")
-		if l.odds(8) {
+		if l.odds(16) {
 			c.work.Transfer.Currency, c.work.Participant(0).Leg().Currency = pick(l, "", "USD"), "EUR"
 		}
 		documents[i] = l.document(id, document.MarkerKey(c.work.Transfer.ID), c.work.Participant(0))

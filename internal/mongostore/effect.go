@@ -5,7 +5,6 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
-	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
@@ -38,16 +37,6 @@ func (s *Store) originalParticipant(t document.Transfer) (participant, error) {
 	}, err
 }
 
-// requireFence writes that the fence is the expected one.
-func (p *participant) requireFence(m *wire.Message, fence protocol.Fence) {
-	field := p.subject.Collection.Fields.Fence
-	if p.effect.original {
-		document.OriginalIs(m, field, fence)
-		return
-	}
-	document.FenceIs(m, field, fence)
-}
-
 // requireReservable writes the conditions under which a document can be reserved: its
 // fields have the required values, and no transfer has reserved it.
 func (p *participant) requireReservable(m *wire.Message, unreserved bson.Raw) {
@@ -59,16 +48,6 @@ func (p *participant) requireReservable(m *wire.Message, unreserved bson.Raw) {
 		m.Document("$expr", unreserved)
 	}
 	p.effect.WriteRequired(m)
-}
-
-// countReversed adds what a reversal moves to what all reversals of its original have
-// moved.
-func (u *mergedUpdate) countReversed(m *wire.Message) {
-	m.Begin("$inc")
-	for _, leg := range u.calls[0].Attempt.Transfer.Legs {
-		m.Amount("reversed."+leg.ReversedKey(), leg.Amount)
-	}
-	m.End()
 }
 
 // setReservation sets the marker. A null in the place of the map has to be replaced as a

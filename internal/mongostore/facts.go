@@ -49,53 +49,9 @@ func (s *Store) facts(a *Attempt, p *participant, stored bson.Raw) protocol.Fact
 
 // effectFacts judges the document of an effect, except for its requirement.
 func effectFacts(a *Attempt, p *participant, view document.View) protocol.Facts {
-	p.unmet = nil
-	if !view.Found() {
-		p.unmet = &document.Unmet{Missing: true}
-		return protocol.Facts{Unmet: true, MayBeGone: p.effect.original}
-	}
-	p.nullMap = view.Pending().Type == bson.TypeNull
-	markers := view.Markers(a.Transfer.ID)
-	others := markers.Count
-	if markers.Own == protocol.Reserved {
-		others--
-	}
-	facts := protocol.Facts{
-		Found: true, Trace: markers.Own, Fence: view.Fence(),
-		Open: true, Unfrozen: true, Currency: true, Kind: true, BelowMarkerLimit: true, Funds: true, WithinLimits: true,
-	}
-	if p.effect.original {
-		facts.Taken = others > 0
-		addOriginalFacts(&facts, a, p, view)
-	}
-	if others > 0 && !p.effect.original || !view.HasMap() {
-		facts.Unmet, p.unmet = true, view.Reservation(a.Transfer.ID)
-	}
+	facts, unmet := view.EffectFacts(&a.Transfer, p.effect.original)
+	p.unmet, p.nullMap = unmet, view.Pending().Type == bson.TypeNull
 	return facts
-}
-
-// addOriginalFacts adds how a reversal compares with what is left of its original.
-func addOriginalFacts(facts *protocol.Facts, a *Attempt, p *participant, view document.View) {
-	facts.Fence = document.OriginalFence(facts.Fence, view.Stored.Lookup("reversedBy"))
-	original, err := document.DecodeTransfer(view.Stored)
-	if err != nil {
-		facts.Unmet, p.unmet = true, &document.Unmet{}
-		return
-	}
-	left, err := original.Left()
-	if err != nil {
-		facts.Unmet, p.unmet = true, &document.Unmet{Field: "reversed"}
-		return
-	}
-	switch a.Transfer.CompareReversal(left) {
-	case document.Nothing:
-		facts.Exhausted = true
-	case document.Less:
-		facts.Exceeded = true
-	case document.Other:
-		facts.Outdated = true
-	case document.Fits:
-	}
 }
 
 // view returns a view of the participant's document.

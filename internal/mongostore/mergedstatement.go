@@ -63,12 +63,16 @@ func (u *mergedUpdate) fields() document.Fields {
 func (u *mergedUpdate) conditions(m *wire.Message) {
 	first := u.firstPrepare()
 	fields := u.fields()
-	if p := first.participant(); p.effect != nil {
-		p.requireFence(m, u.fence)
+	p := first.participant()
+	if p.effect != nil && p.effect.original {
+		document.OriginalIs(m, fields.Fence, u.fence)
+	} else {
+		document.FenceIs(m, fields.Fence, u.fence)
+	}
+	if p.effect != nil {
 		p.requireReservable(m, u.store.unreserved[fields.Pending])
 		return
 	}
-	document.FenceIs(m, fields.Fence, u.fence)
 	bounds := u.bounds()
 	m.Begin(fields.Pending)
 	m.NoArray()
@@ -119,7 +123,7 @@ func (u *mergedUpdate) changes(m *wire.Message) {
 	}
 	effect := u.settledEffect()
 	if effect != nil && effect.original {
-		u.countReversed(m)
+		u.calls[0].Attempt.Transfer.CountReversed(m)
 	}
 	sets := slices.ContainsFunc(u.calls, (*Call).sets)
 	if sets || u.replacesFence || effect != nil && len(wire.Elements(effect.Set)) > 0 {
