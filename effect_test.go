@@ -62,7 +62,7 @@ func TestOnePaymentWins(t *testing.T) {
 			t.Parallel()
 			for range 5 {
 				b := bank.NewShop(t, row.balance, 0)
-				paid, refused := race(b, processes(b, 4, bank.Orders(b.DB)...), func(i int) transfer.Request {
+				paid, refused := race(b, b.Processes(4, bank.Orders(b.DB)...), func(i int) transfer.Request {
 					return bank.Payment(fmt.Sprint("p-", i), "o-1", 10)
 				})
 				require.Len(t, paid, 1)
@@ -122,16 +122,6 @@ func race(b *bank.Bank, by []*transfer.Coordinator, request func(i int) transfer
 	}
 	all.Wait()
 	return succeeded, refused
-}
-
-// processes returns coordinators of the bank that know nothing about each other.
-func processes(b *bank.Bank, n int, options ...transfer.Option) []*transfer.Coordinator {
-	b.T.Helper()
-	all := make([]*transfer.Coordinator, n)
-	for i := range all {
-		all[i] = b.NewCoordinator(b.DB, options...)
-	}
-	return all
 }
 
 // An effect doesn't show before the commit, and its document is reserved until then.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -369,3 +371,36 @@ func TestReturnAtCommitted(t *testing.T) {
 }
 
 func TestMain(m *testing.M) { os.Exit(mongotest.Main(m)) }
+
+// A reversal waits for an original of whose commit the caller was told, though it is
+// stored as Preparing when it is read, and succeeds before that is judged.
+func TestReversalOfWhatIsAnswered(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0)
+	s := bank.NewSluice()
+	c := b.NewCoordinator(b.Through(s.Options()), transfer.WithReturnAt(transfer.AtCommit))
+	_, err := c.Transfer(t.Context(), bank.Move("warm", "a", "b", 1))
+	require.NoError(t, err)
+	_, err = c.Wait(t.Context(), "warm")
+	require.NoError(t, err)
+	s.HoldBack(bank.Decision)
+	_, err = c.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
+	require.NoError(t, err)
+	var reads atomic.Int64
+	s.OnRead(func() {
+		if reads.Add(1) != 2 { // the first may be old, the second one shows Preparing
+			return
+		}
+		s.Open()
+		for c.UnderWay("t") {
+			runtime.Gosched()
+		}
+	})
+	rec, err := c.Reverse(t.Context(), transfer.Reversal{ID: "r", Of: "t", All: true})
+	require.NoError(t, err)
+	require.True(t, rec.State.Decided())
+	require.Greater(t, reads.Load(), int64(2))
+	_, err = b.Wait(t.Context(), "r")
+	require.NoError(t, err)
+	b.CheckBooks(bank.Balances(100, 0))
+}

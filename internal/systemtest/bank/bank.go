@@ -282,3 +282,13 @@ func Seeded(t *testing.T) *rand.Rand {
 	})
 	return rand.New(rand.NewPCG(seed, 0))
 }
+
+// Processes returns coordinators that stand for as many processes of the same service.
+func (b *Bank) Processes(n int, opts ...transfer.Option) []*transfer.Coordinator {
+	b.T.Helper()
+	all := make([]*transfer.Coordinator, n)
+	for i := range all {
+		all[i] = b.NewCoordinator(b.DB, opts...)
+	}
+	return all
+}

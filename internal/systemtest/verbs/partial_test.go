@@ -1,4 +1,4 @@
-package transfer_test
+package verbs
 
 import (
 	"context"
@@ -169,7 +169,7 @@ func TestManyReversalsAtOnce(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 1000, 0)
 	b.MustMove("t", 105)
-	processes := processes(b, 4)
+	processes := b.Processes(4)
 	const each, callers = 10, 24
 	var succeeded atomic.Int64
 	answers := bank.CallAll(callers, func(i int) (transfer.Record, error) {
@@ -196,7 +196,7 @@ func TestManyReversalsAtOnce(t *testing.T) {
 func TestAllBesideParts(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 1000, 0)
-	processes := processes(b, 3)
+	processes := b.Processes(3)
 	for round := range 6 {
 		of := fmt.Sprint("t", round)
 		b.MustMove(of, 60)
