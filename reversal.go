@@ -54,7 +54,7 @@ type Reversal struct {
 //   - Both leave the ID unused, unless the error is a [RefusedError] as well.
 //     Then the reversal was stored before it came too late: its ID stays failed, and the
 //     record is its own.
-//   - ErrNotReversible: the original is not in StateSuccess.
+//   - ErrNotReversible: the original is not in StateSuccess, or has moved no money.
 //     The record is the original's.
 //     Reverse waits for one in StateCommitted, unless that is stuck, and for one in
 //     StatePreparing, which another process may have answered ([AtCommit]), for a second.
@@ -417,7 +417,10 @@ func (c *Coordinator) cameTooLate(
 	}
 	rec := recordOf(original)
 	err := ErrReversalExceeds
-	if fits == document.Nothing {
+	switch {
+	case len(original.Legs) == 0:
+		err = fmt.Errorf("%w: it has moved no money", ErrNotReversible)
+	case fits == document.Nothing:
 		err = fmt.Errorf("%w, by %s", ErrAlreadyReversed, words.Quote(rec.ReversedBy))
 	}
 	return answerWith(rec, aboutTransfer(original.ID, err))

@@ -125,12 +125,13 @@ func (a *audit) lieOfReversal(e entry, asked map[string]int) string {
 	}
 	id, _ := originalOf(e.ID)
 	original, stored := a.transfers[id]
+	left, own := original.leftOver(), original.ReversedBy == e.ID
 	switch {
-	case e.Word == alreadyReversed && (original.ReversedBy == "" || original.ReversedBy == e.ID || original.leftOver() > 0):
-		return "it is not, or by this very one"
-	case e.Word == reversalExceeds && (original.ReversedBy == e.ID || original.leftOver() >= units(a.bank.reversal(e.ID).Amount)):
-		return "there is as much left"
-	case e.Word == notReversible && (!stored || e.Succeeded):
+	case e.Word == alreadyReversed:
+		return lieIf(original.ReversedBy == "" || own || left > 0, "it is not, or by this very one")
+	case e.Word == reversalExceeds:
+		return lieIf(own || left >= units(a.bank.reversal(e.ID).Amount), "there is as much left")
+	case e.Word == notReversible && (!stored || e.Succeeded && len(original.Legs) > 0):
 		return "it is not stored, or the caller knew that it has succeeded"
 	case e.Word == unwritten && asked[e.ID] == 1 && a.transfers[e.ID].ID != "":
 		return "this very call has stored it"

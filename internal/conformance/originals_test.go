@@ -108,7 +108,7 @@ func isOriginal(w *mongostore.Attempt, op protocol.Operation) bool {
 func (r renaming) originalToStore(model protocol.Fence) protocol.Fence {
 	fence, after, ok := strings.Cut(string(model), " after ")
 	if !ok { // of an account
-		return document.OriginalFence(fenceOf(raw(bson.ObjectID{})), bson.RawValue{})
+		return document.OriginalFence(r.toStore("of an account: "+model), bson.RawValue{})
 	}
 	latest := 0
 	_, _ = fmt.Sscan(after, &latest)

@@ -1,6 +1,8 @@
 package conformance
 
 import (
+	"hash/fnv"
+
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer/internal/protocol"
@@ -31,12 +33,16 @@ func (r renaming) meet(model, server protocol.Fence) {
 	}
 }
 
-// toStore returns a fence for the server, an unused one if the model has never seen it.
+// toStore returns a fence for the server.
+// For one that was never set there it is an unused one, another one for each name.
+// Updates that name the same fence are merged.
 func (r renaming) toStore(model protocol.Fence) protocol.Fence {
 	if server, ok := r.forth[model]; ok {
 		return server
 	}
-	return fenceOf(raw(bson.ObjectID{}))
+	hash := fnv.New128a()
+	_, _ = hash.Write([]byte(model)) // it never fails
+	return fenceOf(raw(bson.ObjectID(hash.Sum(nil)[:12])))
 }
 
 // toModel returns the model's name of a fence, or a text saying that it has none.

@@ -292,6 +292,22 @@ func TestAllIsPlannedAnew(t *testing.T) {
 	}
 }
 
+// There is nothing to take back of a transfer that has moved no money, but for an effect.
+func TestReversalOfAnEffect(t *testing.T) {
+	t.Parallel()
+	b := bank.NewShop(t)
+	_, err := b.Transfer(t.Context(), transfer.Request{ID: "t", Effects: bank.Payment("t", "o-1", 1).Effects})
+	require.NoError(t, err)
+	rec, err := b.Reverse(t.Context(), rest("r", "t"))
+	require.ErrorIs(t, err, transfer.ErrNotReversible)
+	require.ErrorContains(t, err, "it has moved no money")
+	require.Equal(t, "t", rec.ID)
+	_, err = b.Reverse(t.Context(), part("r", "t", 1))
+	require.ErrorIs(t, err, transfer.ErrInvalidRequest)
+	require.False(t, b.RawTransfer("r").Found)
+	require.Empty(t, b.MustAudit().Findings)
+}
+
 // A refused part leaves what it would have taken to others, under another ID.
 func TestRefusedPart(t *testing.T) {
 	t.Parallel()
