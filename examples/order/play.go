@@ -17,7 +17,7 @@ import (
 
 const (
 	// playLimit is how long the story may take.
-	playLimit = time.Minute
+	playLimit = 5 * time.Minute
 	// clearLimit is how long the clean-up may take, even after the story was interrupted.
 	clearLimit = 15 * time.Second
 )

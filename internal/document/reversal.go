@@ -130,10 +130,13 @@ func (t *Transfer) ReversedAmount() money.Amount {
 // WhollyReversedBy returns the transfer that has taken the last of this one back.
 // It is "" while something is left.
 func (t *Transfer) WhollyReversedBy() string {
-	if left, err := t.Left(); err == nil && len(left) == 0 {
-		return t.ReversedBy
+	if t.ReversedBy == "" {
+		return ""
 	}
-	return ""
+	if left, err := t.Left(); err != nil || len(left) > 0 {
+		return ""
+	}
+	return t.ReversedBy
 }
 
 // take takes what reversals have moved off the movement of a reversal of all.

@@ -62,7 +62,8 @@ func TestNoInterleavingBreaksTheInvariants(t *testing.T) {
 	t.Run("in", func(t *testing.T) {
 		for i, scene := range scenes {
 			if !all {
-				if i%4 != 0 {
+				large := scene.paper == besidesSpare && scene.executors() > 2
+				if i%4 != 0 || large {
 					continue
 				}
 				scene.Faults = max(0, scene.Faults-1)

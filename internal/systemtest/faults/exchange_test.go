@@ -39,11 +39,11 @@ func exchangeScenarios() []scenario {
 	return []scenario{
 		{name: "an exchange", balances: []int64{100, 0, 0, 100}, prepare: dollars(nil), run: exchanging},
 		{
-			name: "a refused exchange", balances: []int64{100, 0, 0, 50}, prepare: dollars(nil), run: exchanging,
+			name: "a refused exchange", balances: []int64{100, 0, 0, 50}, prepare: dollars(nil), run: exchanging, policy: transfer.Resume,
 			calm: transfer.ErrInsufficientFunds,
 		},
 		{
-			name: "a post of a held exchange", balances: []int64{100, 0, 0, 100},
+			name: "a post of a held exchange", balances: []int64{100, 0, 0, 100}, policy: transfer.Resume,
 			run: func(ctx context.Context, c *transfer.Coordinator) (transfer.Record, error) {
 				return c.Post(ctx, "t")
 			},

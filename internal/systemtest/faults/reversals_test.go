@@ -36,7 +36,7 @@ func reversalScenarios() []scenario {
 			check: func(b *bank.Bank) { requireReversed(b, 60, 0) },
 		},
 		{
-			name: "a reversal of a part", balances: []int64{40, 60}, prepare: moved, run: reversing(part),
+			name: "a reversal of a part", balances: []int64{40, 60}, policy: transfer.Resume, prepare: moved, run: reversing(part),
 			check: func(b *bank.Bank) { requireReversed(b, 25, 0) },
 		},
 		{
