@@ -41,15 +41,14 @@ type AccountChange struct {
 // That goes for transfers that are committed or rolled back, and for a hold, which may be
 // posted.
 //
-// The error is one of these:
-//
+//   - nil: the account as it is after the change.
 //   - ErrInvalidRequest: the change is malformed; nothing has changed.
 //   - ErrAccountNotFound: there is no such account.
 //   - ErrAmountKind: the floor is not of the balance's kind, or the document is no
 //     account; nothing has changed.
 //   - ErrInDoubt: it is not known whether the account was changed.
 //     Call again: the same change, made twice, is the same.
-//   - another one that means that this call has stored nothing: see [OutcomeOf].
+//   - all others: as [Coordinator.OpenAccount].
 //
 // Of several calls at once each is whole, and the last one counts.
 // A message of a call that has returned changes nothing once a later call has returned,

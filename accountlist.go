@@ -50,10 +50,12 @@ type AccountQuery struct {
 // Where a walk was cut short, another one continues it, with the ID that was seen last as
 // Beyond.
 //
-// A document that is no account comes with its ID and Ledger and with ErrAmountKind, and
-// the rest follows.
-// Any other error is the last one: ErrInvalidRequest, ErrClosed, the error of ctx, or
-// that of a server.
+//   - ErrAmountKind, with an ID and a Ledger: that document is no account, and the rest
+//     follows.
+//     An operator sets it right: see [Coordinator.Audit].
+//   - ErrInvalidRequest: the text says what is malformed.
+//   - all others: as [Coordinator.Get].
+//     The walk ends: begin another one behind what was seen.
 func (c *Coordinator) Accounts(ctx context.Context, q AccountQuery) iter.Seq2[Account, error] {
 	return func(yield func(Account, error) bool) {
 		w, err := c.walkAccounts(q)

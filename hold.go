@@ -34,8 +34,10 @@ const longestHold = 10 * 366 * 24 * time.Hour
 //     Or the call is a repetition, and the hold was posted in the meantime: see the
 //     record's State.
 //   - a [RefusedError]: it is in StateFail, and nothing is held.
+//     Another try needs a new ID.
 //   - ErrCancelled, ErrExpired: it was voided, cancelled or has expired; it is in
 //     StateFail, and nothing is held.
+//     Another try needs a new ID.
 //   - ErrInDoubt and all others: as [Coordinator.Transfer].
 //     The context's own error, ErrClosed and that of a server that is away are about this
 //     call only, and what an earlier call has held is held.
@@ -79,6 +81,7 @@ func PostAmount(a Amount) PostOption { return func(p *posting) { p.amount = &a }
 //     this call or before.
 //   - ErrExpired, ErrCancelled: it has expired, or was voided or cancelled; it is in
 //     StateFail, and the money went back.
+//     To charge all the same, ask for a transfer, or hold again, with a new ID.
 //   - ErrIDConflict: it was posted before, with another amount, which the record shows.
 //     The [ConflictError] says "posted".
 //   - ErrNotHeld: it is no hold, or it was refused, or not everything is held yet.
@@ -92,9 +95,10 @@ func PostAmount(a Amount) PostOption { return func(p *posting) { p.amount = &a }
 //     place: see [Coordinator.Transfer].
 //   - ErrInDoubt: the context ended after something was sent.
 //     Ask again.
-//   - the context's own error, ErrClosed, a server that can't be reached for 30 s: this
-//     call has changed nothing.
+//   - the context's own error, ErrClosed, ErrUnauthorized, ErrUnsupportedDeployment, a
+//     server that can't be reached for 30 s: this call has changed nothing.
 //     An earlier call keeps its outcome: the hold may be posted.
+//     Ask again.
 func (c *Coordinator) Post(ctx context.Context, id string, opts ...PostOption) (rec Record, err error) {
 	line := c.lineOf(ctx, "post", id)
 	defer func() { line.end(ctx, &rec, err) }()
@@ -225,6 +229,7 @@ func equalParts(a, b *money.Amount) bool {
 //
 //   - nil: it is in StateFail, by this call or before; the record's Failure says why.
 //   - ErrAlreadyCommitted: it was posted.
+//     [Coordinator.Reverse] takes the money back.
 //   - ErrNotHeld: it is no hold.
 //     [Coordinator.Cancel] is for other transfers.
 //   - ErrTransferNotFound, ErrInDoubt, the context's own error and the like: as Post.

@@ -18,6 +18,7 @@ const maxReasonBytes = 4 << 10
 //
 //   - nil: it is in StateFail, by this call or before, for any reason.
 //   - ErrAlreadyCommitted: too late; the record shows how far it is.
+//     [Coordinator.Reverse] takes the money back.
 //     That may be so although it was stored in StatePreparing: if everything is reserved,
 //     Cancel goes on with it, as recovery would.
 //   - ErrTransferNotFound: there is no such transfer.
@@ -29,8 +30,10 @@ const maxReasonBytes = 4 << 10
 //   - ErrCancelled, or the error that it was refused with, and a record in StateRollback:
 //     it is rolled back for good, and an account that can't be written has not got its
 //     money back yet; Record.Stuck says why.
-//   - the context's own error, ErrClosed, a server that can't be reached for 30 s: this
-//     call has changed nothing, which says nothing about an earlier one.
+//   - the context's own error, ErrClosed, ErrUnauthorized, ErrUnsupportedDeployment, a
+//     server that can't be reached for 30 s: this call has changed nothing, which says
+//     nothing about an earlier one.
+//     Ask again.
 func (c *Coordinator) Cancel(ctx context.Context, id, reason string) (rec Record, err error) {
 	line := c.lineOf(ctx, "cancel", id)
 	defer func() { line.end(ctx, &rec, err) }()
