@@ -63,32 +63,57 @@ type Account struct {
 
 // OpenAccount creates an account in the default ledger, with the money that Balance says:
 // nothing is taken from other accounts.
-// The error is ErrAccountExists if there is one, ErrInvalidRequest, or ErrInDoubt.
-// After ErrInDoubt, call again: ErrAccountExists then means that the account is there.
+//
+//   - nil: it is open, by this call.
+//   - ErrAccountExists: there is one with this ID.
+//     Whose it is, and since when, GetAccount doesn't tell either: where an ID may be
+//     chosen twice, say in Metadata who opens it.
+//   - ErrInvalidRequest: the text says what is malformed; nothing was stored.
+//   - ErrInDoubt: call again.
+//     ErrAccountExists then means that the account is there.
+//   - the context's own error, ErrClosed, ErrUnauthorized, ErrUnsupportedDeployment, a
+//     server that can't be reached for 30 s: this call has stored nothing.
+//     Call again, once the cause is gone.
 func (c *Coordinator) OpenAccount(ctx context.Context, a Account) (Account, error) {
 	return c.defaultLedger().Open(ctx, a)
 }
 
 // GetAccount returns an account of the default ledger as a majority of the servers has it
-// stored, or ErrAccountNotFound.
+// stored.
 // While a primary is being replaced the answer may be stale.
+//
+//   - nil: the account.
+//   - ErrAccountNotFound: there is no such account.
+//   - ErrAmountKind: there is a document, and its balance is no exact number.
+//     An operator sets it right: see [Coordinator.Audit].
+//   - ErrInvalidRequest: this can't be an account's ID.
+//   - all others: as [Coordinator.Get].
 func (c *Coordinator) GetAccount(ctx context.Context, id string) (Account, error) {
 	return c.defaultLedger().Get(ctx, id)
 }
 
 // CloseAccount closes an account of the default ledger, so that no transfer can touch it.
-// Its balance must be zero (else ErrAccountNotEmpty), and no transfer may be in flight on
-// it (else ErrAccountBusy).
 // A transfer that is committed, and was not cleared from the account yet, is waited for:
 // that takes some hundred milliseconds.
-// Closing a closed account is no error.
-// A document whose balance is no exact number is no account: ErrAmountKind.
+//
+//   - nil: it is closed, by this call or before.
+//   - ErrAccountNotEmpty: there is money in it, or a debt: move that first.
+//   - ErrAccountBusy: a transfer is in flight on it, such as a hold.
+//     Call again once that is decided.
+//   - ErrAccountNotFound: there is no such account.
+//   - ErrAmountKind: its balance is no exact number, so it is no account.
+//   - ErrInvalidRequest: this can't be an account's ID.
+//   - ErrInDoubt: call again.
+//   - all others: as [Coordinator.OpenAccount].
 func (c *Coordinator) CloseAccount(ctx context.Context, id string) error {
 	return c.defaultLedger().Close(ctx, id)
 }
 
 // ReopenAccount opens a closed account of the default ledger again.
-// Reopening an open account is no error.
+//
+//   - nil: it is open, by this call or before.
+//   - all others: as [Coordinator.CloseAccount], without ErrAccountNotEmpty and
+//     ErrAccountBusy.
 func (c *Coordinator) ReopenAccount(ctx context.Context, id string) error {
 	return c.defaultLedger().Reopen(ctx, id)
 }

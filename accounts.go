@@ -53,10 +53,12 @@ type AccountQuery struct {
 // Where a walk was cut short, another one continues it, with the ID that was seen last as
 // Beyond.
 //
-// A document that is no account comes with its ID and Ledger and with ErrAmountKind, and
-// the rest follows.
-// Any other error is the last one: ErrInvalidRequest, ErrClosed, the error of ctx, or
-// that of a server.
+//   - ErrAmountKind, with an ID and a Ledger: that document is no account, and the rest
+//     follows.
+//     An operator sets it right: see [Coordinator.Audit].
+//   - ErrInvalidRequest: the text says what is malformed.
+//   - all others: as [Coordinator.Get].
+//     The walk ends: begin another one behind what was seen.
 func (c *Coordinator) Accounts(ctx context.Context, q AccountQuery) iter.Seq2[Account, error] {
 	return func(yield func(Account, error) bool) {
 		w, err := c.walkAccounts(q)
@@ -173,15 +175,14 @@ type AccountChange struct {
 // That goes for transfers that are committed or rolled back, and for a hold, which may be
 // posted.
 //
-// The error is one of these:
-//
+//   - nil: the account as it is after the change.
 //   - ErrInvalidRequest: the change is malformed; nothing has changed.
 //   - ErrAccountNotFound: there is no such account.
 //   - ErrAmountKind: the floor is not of the balance's kind, or the document is no
 //     account; nothing has changed.
 //   - ErrInDoubt: it is not known whether the account was changed.
 //     Call again: the same change, made twice, is the same.
-//   - another one that means that this call has stored nothing: see [OutcomeOf].
+//   - all others: as [Coordinator.OpenAccount].
 //
 // Of several calls at once each is whole, and the last one counts.
 // A message of a call that has returned changes nothing once a later call has returned,

@@ -138,10 +138,12 @@ type ExpectedTotal struct {
 // It is one as much later as recovery itself waits longer for what was taken over often.
 // A hold that has not expired is not a finding.
 //
-// An error means that not everything could be read:
-//
-//   - ErrAuditTooLong: the ledger is too large for one snapshot.
-//   - ErrClosed, ErrUnsupportedDeployment; or the error of ctx, or of a server.
+//   - nil: everything was read.
+//     The books are right where there are no findings.
+//   - ErrAuditTooLong: the ledger is too large for one snapshot, and not everything was
+//     read.
+//     Audit range after range: see [AuditOptions].
+//   - all others: as [Coordinator.Get]; not everything was read.
 //
 // Audit reads every account and every transfer once, in bounded memory: some ten seconds
 // per million.
@@ -150,7 +152,9 @@ func (c *Coordinator) Audit(ctx context.Context) (AuditReport, error) {
 }
 
 // AuditWith is Audit with expectations, or of a part.
-// The error may also be ErrInvalidRequest.
+//
+//   - ErrInvalidRequest: the options can't be met; the text says which.
+//   - all others: as [Coordinator.Audit].
 func (c *Coordinator) AuditWith(ctx context.Context, o AuditOptions) (AuditReport, error) {
 	if err := c.checkAudit(o); err != nil {
 		return AuditReport{}, err

@@ -117,8 +117,7 @@ func NewCoordinator(db *mongo.Database, opts ...Option) (*Coordinator, error) {
 // A Coordinator with other options is refused before anything moves, by Setup,
 // [Coordinator.Check] and the first use of each collection: see [Coordinator.Adopt].
 //
-// The error wraps ErrUnsupportedDeployment where the deployment is at fault, and says
-// what to do about it:
+// What makes a deployment unfit:
 //
 //   - a server that is no MongoDB 5.0 or later, or no replica set;
 //   - another configuration than the deployment's;
@@ -128,6 +127,15 @@ func NewCoordinator(db *mongo.Database, opts ...Option) (*Coordinator, error) {
 //   - an index of the user's that lets the server remove transfers or accounts, that is
 //     unique over what transfers change, or that has the name of one of the library's;
 //   - a validator that refuses the library's fields.
+//
+// What it returns:
+//
+//   - nil: everything is there.
+//   - ErrUnsupportedDeployment: the deployment is unfit, and the text says what to do
+//     about it.
+//   - ErrUnauthorized: the [UnauthorizedError] names the right to be granted.
+//   - ErrClosed, the context's own error, a server that can't be reached for 30 s: call
+//     again, some of it may be there.
 func (c *Coordinator) Setup(ctx context.Context) error {
 	return c.untilFit(ctx, c.deployment.Setup)
 }
@@ -136,6 +144,11 @@ func (c *Coordinator) Setup(ctx context.Context) error {
 // It writes nothing, and needs only rights to read.
 // It is for processes that start beside others: Setup is for the job that runs before
 // them.
+//
+//   - nil: everything is there.
+//   - ErrUnsupportedDeployment: the deployment is unfit, or Setup is missing; the text
+//     says what to do.
+//   - all others: as Setup.
 func (c *Coordinator) Check(ctx context.Context) error {
 	return c.untilFit(ctx, c.deployment.Check)
 }
@@ -155,16 +168,24 @@ func (c *Coordinator) Check(ctx context.Context) error {
 // name or the new one.
 // It reads all accounts to make sure.
 // It does not change a deployment of another stored format.
+//
+//   - nil: this configuration is the deployment's.
+//   - ErrUnsupportedDeployment: nothing has changed; the text says what is in the way.
+//   - all others: as [Coordinator.Setup]. Call again: until it has returned nil, let no
+//     process begin.
 func (c *Coordinator) Adopt(ctx context.Context) error {
 	return c.untilFit(ctx, c.deployment.Adopt)
 }
 
 // Close stops taking work and waits for what was begun, also for what is left to be done
 // after an answer (see [WithReturnAt]), which it sends at once.
-// When ctx ends first, the rest is stopped where it is, for recovery to finish, and the
-// error is that of ctx.
 // A Run of this Coordinator ends.
 // The client is not disconnected.
+//
+//   - nil: what was begun is done.
+//   - the error of ctx: it has ended first, and the rest was stopped where it is.
+//     Recovery finishes it, in this process or another one.
+//   - ErrInvalidRequest: ctx is nil, and nothing was closed.
 func (c *Coordinator) Close(ctx context.Context) error {
 	if err := checkContext(ctx); err != nil {
 		return err

@@ -35,8 +35,10 @@ const longestHold = 10 * 366 * 24 * time.Hour
 //     Or the call is a repetition, and the hold was posted in the meantime: see the
 //     record's State.
 //   - a [RefusedError]: it is in StateFail, and nothing is held.
+//     Another try needs a new ID.
 //   - ErrCancelled, ErrExpired: it was voided, cancelled or has expired; it is in
 //     StateFail, and nothing is held.
+//     Another try needs a new ID.
 //   - ErrInDoubt and all others: as [Coordinator.Transfer].
 //     The context's own error, ErrClosed and that of a server that is away are about this
 //     call only, and what an earlier call has held is held.
@@ -80,6 +82,7 @@ func PostAmount(a Amount) PostOption { return func(p *posting) { p.amount = &a }
 //     this call or before.
 //   - ErrExpired, ErrCancelled: it has expired, or was voided or cancelled; it is in
 //     StateFail, and the money went back.
+//     To charge all the same, ask for a transfer, or hold again, with a new ID.
 //   - ErrIDConflict: it was posted before, with another amount, which the record shows.
 //     The [ConflictError] says "posted".
 //   - ErrNotHeld: it is no hold, or it was refused, or not everything is held yet.
@@ -93,9 +96,10 @@ func PostAmount(a Amount) PostOption { return func(p *posting) { p.amount = &a }
 //     place: see [Coordinator.Transfer].
 //   - ErrInDoubt: the context ended after something was sent.
 //     Ask again.
-//   - the context's own error, ErrClosed, a server that can't be reached for 30 s: this
-//     call has changed nothing.
+//   - the context's own error, ErrClosed, ErrUnauthorized, ErrUnsupportedDeployment, a
+//     server that can't be reached for 30 s: this call has changed nothing.
 //     An earlier call keeps its outcome: the hold may be posted.
+//     Ask again.
 func (c *Coordinator) Post(ctx context.Context, id string, opts ...PostOption) (rec Record, err error) {
 	line := c.lineOf(ctx, "post", id)
 	defer func() { line.end(ctx, &rec, err) }()
@@ -226,6 +230,7 @@ func equalParts(a, b *money.Amount) bool {
 //
 //   - nil: it is in StateFail, by this call or before; the record's Failure says why.
 //   - ErrAlreadyCommitted: it was posted.
+//     [Coordinator.Reverse] takes the money back.
 //   - ErrNotHeld: it is no hold.
 //     [Coordinator.Cancel] is for other transfers.
 //   - ErrTransferNotFound, ErrInDoubt, the context's own error and the like: as Post.
@@ -331,6 +336,7 @@ const maxReasonBytes = 4 << 10
 //
 //   - nil: it is in StateFail, by this call or before, for any reason.
 //   - ErrAlreadyCommitted: too late; the record shows how far it is.
+//     [Coordinator.Reverse] takes the money back.
 //     That may be so although it was stored in StatePreparing: if everything is reserved,
 //     Cancel goes on with it, as recovery would.
 //   - ErrTransferNotFound: there is no such transfer.
@@ -342,8 +348,10 @@ const maxReasonBytes = 4 << 10
 //   - ErrCancelled, or the error that it was refused with, and a record in StateRollback:
 //     it is rolled back for good, and an account that can't be written has not got its
 //     money back yet; Record.Stuck says why.
-//   - the context's own error, ErrClosed, a server that can't be reached for 30 s: this
-//     call has changed nothing, which says nothing about an earlier one.
+//   - the context's own error, ErrClosed, ErrUnauthorized, ErrUnsupportedDeployment, a
+//     server that can't be reached for 30 s: this call has changed nothing, which says
+//     nothing about an earlier one.
+//     Ask again.
 func (c *Coordinator) Cancel(ctx context.Context, id, reason string) (rec Record, err error) {
 	line := c.lineOf(ctx, "cancel", id)
 	defer func() { line.end(ctx, &rec, err) }()

@@ -73,10 +73,20 @@ type Query struct {
 	Limit int
 }
 
-// Get returns a transfer as a majority of the servers has it stored, or
-// ErrTransferNotFound.
+// Get returns a transfer as a majority of the servers has it stored.
 // While a primary is being replaced the answer may be stale; StateSuccess and StateFail
 // never change.
+//
+//   - nil: the record, whatever became of the transfer: see its State and Failure.
+//   - ErrTransferNotFound: there is no such transfer.
+//     A call that is under way may store it later, so don't conclude from this that a
+//     request can be made under another ID: repeat it under the same one.
+//   - ErrInvalidRequest: this can't be a transfer's ID.
+//   - the context's own error, ErrClosed, ErrUnauthorized, ErrUnsupportedDeployment, a
+//     server that can't be reached for 30 s: nothing was read.
+//     It says nothing about what is stored. Call again, once the cause is gone.
+//   - any other, for which [OutcomeOf] returns InDoubt: the document can't be read.
+//     An operator looks at it: see [Coordinator.Audit].
 func (c *Coordinator) Get(ctx context.Context, id string) (Record, error) {
 	if err := document.CheckID(id); err != nil {
 		return Record{}, invalid("transfer: %w", err)
@@ -116,8 +126,6 @@ func (c *Coordinator) storedBy(
 
 // List yields the transfers that a query selects, newest first, and those that were
 // created in the same millisecond in the opposite order of their IDs.
-// It yields an error for a document that can't be read, and goes on with the rest.
-// It ends after any other error.
 // It waits for the server as long as ctx lets it: a query without an index takes its
 // time.
 //
@@ -125,14 +133,22 @@ func (c *Coordinator) storedBy(
 // the page before.
 // A transfer that is selected all the while is on exactly one page.
 // What is stored meanwhile is newer, and before the first page.
-// ErrTransferNotFound means that the transfer that Beyond names is not there, or not any
-// more (see [WithRetention]): go on with Before, the time of the last that was seen.
-// That leaves out the others of its millisecond.
 //
 // There are indexes for an Account, for Reverses, and for what is unfinished or has
 // failed: Unfinished, IdleFor, Stuck, Holds, ExpiresBefore, and States without
 // StateSuccess where all of them are final, or none is.
 // Of the others, each transfer is looked at in the order of the list.
+//
+//   - an error for which [OutcomeOf] returns InDoubt: the document that it names can't be
+//     read, and the rest follows.
+//     An operator looks at it: see [Coordinator.Audit].
+//   - ErrTransferNotFound: the transfer that Beyond names is not there, or not any more
+//     (see [WithRetention]).
+//     Go on with Before, the time of the last that was seen.
+//     That leaves out the others of its millisecond.
+//   - ErrInvalidRequest: the text says what is malformed in the query.
+//   - all others: as [Coordinator.Get].
+//     The list ends: go on with Beyond.
 func (c *Coordinator) List(ctx context.Context, q Query) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		query, err := c.storeQuery(q)
@@ -183,9 +199,9 @@ func (c *Coordinator) placeOf(ctx context.Context, id string) (*queries.Place, e
 // what there are indexes of.
 // It waits for the server as long as ctx lets it.
 //
-//   - ErrInvalidRequest, ErrClosed: as List.
-//   - the context's own error, ErrUnauthorized, ErrUnsupportedDeployment, a server that
-//     can't be reached: nothing was counted. Ask again.
+//   - nil: the number.
+//   - ErrInvalidRequest: the text says what is malformed in the query.
+//   - all others: as [Coordinator.Get]; nothing was counted.
 func (c *Coordinator) Count(ctx context.Context, q Query) (int64, error) {
 	query, err := c.storeQuery(q)
 	if err == nil {

@@ -70,13 +70,6 @@ func recoveringBy(opts []RecoverOption) (r recovering, err error) {
 // It leaves transfers in StateInitiated to [Coordinator.Run].
 // It is safe beside live executions and other sweeps.
 //
-// An error means that not everything was begun.
-// It is the error of the search, ErrClosed when the Coordinator was closed, or that of
-// ctx.
-// The report counts what was begun by then.
-// With ErrUnauthorized some transfers, or all, are Stuck because a right is missing:
-// grant the right, and recover again.
-//
 // A server that is away doesn't hold up transfers that don't touch it.
 // When many transfers hang, the others that touch the same places wait until all else was
 // begun, and if they still hang after 30 s more they are Stuck.
@@ -92,6 +85,13 @@ func recoveringBy(opts []RecoverOption) (r recovering, err error) {
 // So a process that starts again at once after a crash finds nothing yet of what the
 // crash has left, and a Recover at its start reports zero.
 // [Coordinator.Run] finds it later, and [UntilFinished] makes Recover wait for it.
+//
+//   - nil: everything that was due was begun; the report says what became of it.
+//   - ErrUnauthorized: some transfers, or all, are Stuck because a right is missing.
+//     Grant the right that the [UnauthorizedError] names, and recover again.
+//   - ErrClosed, ErrUnsupportedDeployment, the error of ctx, or that of the search: not
+//     everything was begun, and the report counts what was.
+//     Recover again: that is safe at any time.
 func (c *Coordinator) Recover(ctx context.Context, opts ...RecoverOption) (RecoveryReport, error) {
 	how, err := recoveringBy(opts)
 	if err != nil {
@@ -114,17 +114,18 @@ func recovered(swept recovery.Swept) (RecoveryReport, error) {
 // recovers stalled transfers.
 // Many processes may run it at once.
 //
-// It returns nil when ctx has ended and what it had begun is done, or goes on in the
-// background because a server is away.
 // It waits for a server that is away.
-// It returns ErrClosed on a closed Coordinator, ErrUnsupportedDeployment on an unfit
-// server, and mongo.ErrClientDisconnected once the client is disconnected.
 //
-// Where a right that it needs is missing when it begins, or the password is wrong, it
-// returns ErrUnauthorized.
-// A right that is revoked later doesn't end it: it logs a warning and tries again every
-// few seconds.
-// So a mistake in the rights, once it is corrected, costs no restart.
+//   - nil: ctx has ended, and what it had begun is done, or goes on in the background
+//     because a server is away.
+//   - ErrUnauthorized: a right that it needs is missing when it begins, or the
+//     password is wrong.
+//     A right that is revoked later doesn't end it: it logs a warning and tries again
+//     every few seconds.
+//     So a mistake in the rights, once it is corrected, costs no restart.
+//   - ErrClosed, ErrUnsupportedDeployment, mongo.ErrClientDisconnected: the
+//     Coordinator is closed, the server is unfit, or the client is disconnected.
+//     Nothing that stalls is finished any more by this process: end it.
 func (c *Coordinator) Run(ctx context.Context) error {
 	if err := checkContext(ctx); err != nil {
 		return err

@@ -17,6 +17,8 @@ import (
 
 // RefusedError says which account or document has refused a transfer, and why.
 // errors.Is finds Err through it.
+// The ID keeps this answer, and another try takes a new one: docs/errors.md has for each
+// reason when that can succeed.
 type RefusedError struct {
 	// TransferID is the ID of the transfer.
 	TransferID string

@@ -64,7 +64,8 @@ type Reversal struct {
 //   - another [RefusedError]: the reversal is in StateFail, and nothing moved.
 //     It is ErrInsufficientFunds when the money is spent; this ID has that outcome from
 //     then on.
-//     What it would have taken back is left for another ID.
+//     What it would have taken back is left for another ID: ask again with a new one once
+//     the money is there.
 //   - ErrInvalidRequest: not exactly one of All, Amount and Legs is given, they name an
 //     account that the original has not moved or move it the same way again, or the
 //     original touched a ledger that this Coordinator was not given.

@@ -129,7 +129,6 @@ type Entry struct {
 // So it needs the right to write to the transfers.
 // Without that right nothing is written, and a statement ends where the first undecided
 // transfer was last modified, for nothing later is certain.
-// Where more was asked for, ErrUnauthorized comes after the entries.
 // Once a hold is decided the rest shows.
 //
 // The order rests on the clock of the server that commits.
@@ -146,13 +145,20 @@ type Entry struct {
 // To get one page after another, use Limit, and Beyond with the last entry of the page
 // before.
 //
-// It ends after yielding an error: ErrInvalidRequest, ErrAccountNotFound, ErrClosed,
-// ErrUnsupportedDeployment, that of the context, or that of a server that can't be
-// reached for 30 s.
-// ErrAmountKind means that the balance is no exact number, or not of the kind that was
-// moved.
-// ErrHistoryGone means that the statement begins before what is kept; with NewestFirst it
-// comes after the entries that are kept.
+// It ends after yielding an error:
+//
+//   - ErrHistoryGone: the statement begins before what is kept; with NewestFirst it comes
+//     after the entries that are kept.
+//     Ask for later times.
+//   - ErrUnauthorized, after entries: the right to write to the transfers is missing, and
+//     more was asked for than is certain without it.
+//     Ask for less, or have the right granted.
+//   - ErrAccountNotFound: there is no such account.
+//   - ErrAmountKind: the balance is no exact number, or not of the kind that was moved.
+//     An operator sets it right: see [Coordinator.Audit].
+//   - ErrInvalidRequest: the text says what is malformed in the query.
+//   - all others: as [Coordinator.Get].
+//     The entries before it are right: go on with Beyond.
 //
 // For an account that is younger than what is kept it isn't known that nothing was
 // before: begin with After, the time at which it was opened.
@@ -165,11 +171,13 @@ func (c *Coordinator) Statement(ctx context.Context, id string, q StatementQuery
 // BalanceAt returns what was posted on an account of the default ledger at an instant.
 // That is the Balance of the last entry of its statement that was committed then or
 // before, or the opening balance if there is none.
-// An instant in the future stands for now, and the zero time is refused with
-// ErrInvalidRequest.
+// An instant in the future stands for now.
 // It counts back from now, so it has to read the entries that came since.
-// What it has returned stays, as with [Coordinator.Statement], whose errors it has as
-// well.
+// What it has returned stays, as with [Coordinator.Statement].
+//
+//   - nil: the amount.
+//   - ErrInvalidRequest: the instant is the zero time, or can't be stored.
+//   - all others: as [Coordinator.Statement].
 func (c *Coordinator) BalanceAt(ctx context.Context, id string, at time.Time) (Amount, error) {
 	return c.defaultLedger().BalanceAt(ctx, id, at)
 }

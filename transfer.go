@@ -86,18 +86,26 @@ type Leg struct {
 //     commit.
 //     The transfer goes on in the background, or by recovery.
 //   - a [RefusedError]: it is in StateFail, and nothing moved.
+//     The ID keeps this answer. Tell the user, or remove the reason, and try again with a
+//     new ID: docs/errors.md has what each reason takes.
 //   - ErrCancelled: another call rolled it back; it is in StateFail, and nothing moved.
+//     Another try needs a new ID.
 //   - ErrInDoubt: the context ended, or the Coordinator was closed, after something was
 //     sent and before the commit was known.
 //     A transfer that has claimed goes on in the background until Close, and recovery
 //     finishes what Close left.
 //     Ask again with the same ID.
-//   - the context's own error, a server that can't be reached for 30 s,
-//     ErrInvalidRequest, ErrClosed, ErrUnauthorized, ErrUnsupportedDeployment: this call
-//     has stored nothing.
+//   - the context's own error, ErrClosed, a server that can't be reached for 30 s: this
+//     call has stored nothing.
 //     An earlier call with the same ID keeps its outcome, even a success.
 //     So don't conclude that nothing moved, and ask again with the same ID.
-//   - ErrIDConflict: the ID was used with another payload; the record is the first one's.
+//   - ErrUnauthorized, ErrUnsupportedDeployment: the same, and it takes an operator.
+//     The text says what is missing.
+//   - ErrInvalidRequest: the same, and this request can't succeed.
+//     The text says what to change.
+//   - ErrIDConflict: the ID was used with another payload; the record is the first one's,
+//     and the [ConflictError] says what differs.
+//     A request that was meant to be another one takes another ID.
 //
 // Legs in several currencies are an exchange: one transfer, which happens in all of them
 // or in none.
@@ -132,9 +140,11 @@ func (c *Coordinator) Transfer(ctx context.Context, req Request) (rec Record, er
 }
 
 // TransferMany moves money many times.
-// Each request is a transfer of its own, as if by [Coordinator.Transfer], independent of
-// the others and in no order among them.
-// The n-th record and error answer the n-th request.
+// Each request is a transfer of its own, independent of the others and in no order among
+// them.
+//
+//   - The n-th record and error answer the n-th request, as [Coordinator.Transfer] would.
+//     To repeat all of them, those that have succeeded included, is safe.
 func (c *Coordinator) TransferMany(ctx context.Context, requests []Request) ([]Record, []error) {
 	records, failures := make([]Record, len(requests)), make([]error, len(requests))
 	var (
@@ -154,14 +164,17 @@ func (c *Coordinator) TransferMany(ctx context.Context, requests []Request) ([]R
 
 // Submit stores a transfer for a worker (see [Coordinator.Run]) and answers with the
 // record.
-// A repeated call answers with the record as it stands then, and, if the transfer has
-// failed, with the error that it failed with.
 // A Transfer with the same ID and payload runs it at once, even before its NotBefore, and
 // Cancel takes it back.
 //
-// The other errors are those of [Coordinator.Transfer].
-// The context's own error, ErrClosed and that of a server that is away mean that this
-// call has stored nothing, and say nothing about an earlier one.
+//   - nil: it is stored, and nothing has moved yet.
+//     Or the call is a repetition, and the record shows how far the transfer is.
+//     [Coordinator.Wait] waits for its outcome.
+//   - a [RefusedError], ErrCancelled: the call is a repetition, and the transfer has
+//     failed.
+//     Another try needs a new ID.
+//   - ErrInDoubt: it may be stored. Ask again with the same ID.
+//   - all others: as [Coordinator.Transfer].
 func (c *Coordinator) Submit(ctx context.Context, req Request) (rec Record, err error) {
 	line := c.lineOf(ctx, "submit", req.ID)
 	defer func() { line.end(ctx, &rec, err) }()
@@ -232,11 +245,16 @@ func (c *Coordinator) wakeWorker() {
 //
 // When ctx ends first, or no server can be reached for 30 s, it answers with what it has
 // seen.
-// The error wraps ErrUnsettled where the transfer is committed, which is for good.
-// It wraps ErrInDoubt where the transfer is undecided or was not seen.
-// A context that had ended before the call gives its own error alone, which says nothing
-// about the transfer.
-// ErrTransferNotFound means that there certainly is no such transfer.
+//
+//   - nil, a [RefusedError], ErrCancelled, ErrExpired: the transfer's outcome, which
+//     never changes.
+//   - ErrUnsettled: it is committed, for good, and was not seen to be final.
+//   - ErrInDoubt: it is undecided, or was not seen. Wait again.
+//   - ErrTransferNotFound: there certainly is no such transfer.
+//   - ErrInvalidRequest: this can't be a transfer's ID.
+//   - the error of a context that had ended before the call, ErrClosed, ErrUnauthorized,
+//     ErrUnsupportedDeployment: it says nothing about the transfer.
+//     Call again, once the cause is gone.
 //
 // All callers share a few commands and hold no connection, no matter how many wait for
 // how many transfers.

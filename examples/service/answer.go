@@ -2,18 +2,23 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/mongotransfer/transfer"
 )
 
-// retryAfter is how many seconds a client should wait before it repeats a request.
-const retryAfter = "1"
-
-// advice ends the message of every answer that leaves the outcome open.
-const advice = "; ask again: with the same Idempotency-Key nothing moves twice"
+// The states of a transfer in an answer.
+// They are fewer than the library's, so that the answer to a repeated request is the
+// same: what has moved stays moved, whatever is left to be done for it.
+const (
+	stateScheduled = "scheduled" // it waits for the worker
+	statePending   = "pending"   // it is under way
+	stateHeld      = "held"      // the money is reserved, or is being reserved, until it is posted
+	stateMoved     = "moved"     // for good
+	stateFailed    = "failed"    // for good, and nothing moved
+)
 
 // accountJSON is an account in an answer.
 type accountJSON struct {
@@ -33,11 +38,17 @@ func accountAnswer(a transfer.Account) accountJSON {
 
 // transferJSON is a transfer in an answer.
 type transferJSON struct {
-	ID        string         `json:"id"`
-	State     transfer.State `json:"state"`
-	Legs      []legJSON      `json:"legs"`
-	CreatedAt time.Time      `json:"createdAt"`
-	Failure   *failureJSON   `json:"failure,omitempty"`
+	// ID is the Idempotency-Key with which the transfer was requested.
+	ID        string       `json:"id"`
+	State     string       `json:"state"`
+	Legs      []legJSON    `json:"legs"`
+	CreatedAt time.Time    `json:"createdAt"`
+	Failure   *failureJSON `json:"failure,omitempty"`
+	// Refunds is the ID of the transfer of which this one is a refund.
+	Refunds string `json:"refunds,omitempty"`
+	// Refunded is how much of this transfer was paid back by now.
+	// It is left out of the answer to a request that is repeated, because it changes.
+	Refunded *transfer.Amount `json:"refunded,omitempty"`
 }
 
 // legJSON is one movement.
@@ -54,105 +65,66 @@ type failureJSON struct {
 	Message string `json:"message"`
 }
 
-// transferAnswer returns a transfer as it is answered.
-func transferAnswer(rec transfer.Record) transferJSON {
-	answer := transferJSON{ID: rec.ID, State: rec.State, Legs: make([]legJSON, len(rec.Legs)), CreatedAt: rec.CreatedAt}
+// stateOf returns the state of a transfer in an answer.
+func stateOf(rec transfer.Record) string {
+	switch rec.State {
+	case transfer.StateInitiated:
+		return stateScheduled
+	case transfer.StatePreparing:
+		if rec.Hold {
+			return stateHeld
+		}
+	case transfer.StateCommitted, transfer.StateSuccess:
+		return stateMoved
+	case transfer.StateRollback, transfer.StateFail:
+		return stateFailed
+	}
+	return statePending
+}
+
+// transferAnswer returns a transfer as the request for it is answered, each time it is
+// repeated.
+func (h *handler) transferAnswer(rec transfer.Record) transferJSON {
+	answer := transferJSON{
+		ID: h.keyOf(rec.ID), State: stateOf(rec), Legs: make([]legJSON, len(rec.Legs)), CreatedAt: rec.CreatedAt,
+	}
 	for i, leg := range rec.Legs {
 		answer.Legs[i] = legJSON{leg.Account, leg.Amount}
 	}
+	if rec.Reverses != "" {
+		answer.Refunds = h.keyOf(rec.Reverses)
+	}
 	if rec.Failure != nil {
-		answer.Failure = &failureJSON{rec.Failure.Code, rec.Failure.Account, rec.Failure.Message}
+		kind := kindOfFailure(rec.Failure.Code)
+		answer.Failure = &failureJSON{rec.Failure.Code, rec.Failure.Account, kind.says(rec.Failure.Message)}
+		if rec.Reverses != "" && rec.Failure.Account == rec.Reverses { // too little was left of the original
+			answer.Failure.Account = ""
+		}
 	}
 	return answer
 }
 
-// errorJSON is the body of every answer that is not a success.
-type errorJSON struct {
-	Code    string `json:"code"`
-	Message string `json:"message"`
-	// Transfer is set if the transfer is stored.
-	// It was refused or cancelled, and nothing moved.
-	Transfer *transferJSON `json:"transfer,omitempty"`
+// transferNow returns a transfer as it is now.
+func (h *handler) transferNow(rec transfer.Record) transferJSON {
+	answer := h.transferAnswer(rec)
+	if !rec.Reversed.IsZero() {
+		answer.Refunded = &rec.Reversed
+	}
+	return answer
 }
 
-// errStarting is the answer of a process that is not ready yet.
-var errStarting = &httpError{http.StatusServiceUnavailable, "starting", errors.New("the service is starting")}
-
-// httpError is an error with the status and the code of its answer.
-type httpError struct {
-	status int
-	code   string
-	cause  error
-}
-
-// Error returns the text of the cause.
-func (e *httpError) Error() string { return e.cause.Error() }
-
-// Unwrap returns the cause.
-func (e *httpError) Unwrap() error { return e.cause }
-
-// badRequest returns an error that is answered with 400.
-func badRequest(cause error) error {
-	return &httpError{http.StatusBadRequest, "invalidRequest", cause}
-}
-
-// statusOf returns the answer for an error of the library.
-// The second result is false for an error that no client can do anything about.
-func statusOf(err error) (*httpError, bool) {
-	var known *httpError
-	if errors.As(err, &known) {
-		return known, true
-	}
-	for _, row := range []httpError{
-		// This comes first, because it wraps its cause, which may be one of the others.
-		{http.StatusServiceUnavailable, "inDoubt", transfer.ErrInDoubt},
-		{http.StatusServiceUnavailable, "closing", transfer.ErrClosed},
-		{http.StatusBadRequest, "invalidRequest", transfer.ErrInvalidRequest},
-		{http.StatusNotFound, "accountNotFound", transfer.ErrAccountNotFound},
-		{http.StatusNotFound, "transferNotFound", transfer.ErrTransferNotFound},
-		{http.StatusConflict, "idConflict", transfer.ErrIDConflict},
-		{http.StatusConflict, "accountExists", transfer.ErrAccountExists},
-		{http.StatusConflict, "alreadyCommitted", transfer.ErrAlreadyCommitted},
-		{http.StatusConflict, "notHeld", transfer.ErrNotHeld},
-	} {
-		if errors.Is(err, row.cause) {
-			return &httpError{row.status, row.code, err}, true
-		}
-	}
-	return nil, false
-}
-
-// refuse answers for a transfer that did not succeed.
-// If it is stored as failed, the answer is 422 with its record, and is the same for every
-// repeated request.
-// All other errors are answered like any error.
-func (h *handler) refuse(w http.ResponseWriter, rec transfer.Record, err error) {
-	if rec.Failure == nil || transfer.OutcomeOf(err) != transfer.Failed {
-		h.fail(w, err)
-		return
-	}
-	stored := transferAnswer(rec)
-	h.answer(w, http.StatusUnprocessableEntity, errorJSON{rec.Failure.Code, rec.Failure.Message, &stored})
-}
-
-// fail answers with an error.
-func (h *handler) fail(w http.ResponseWriter, err error) {
-	known, ok := statusOf(err)
-	if !ok {
-		h.log.Error("a request failed", "error", err)
-		known = &httpError{http.StatusServiceUnavailable, "unavailable", errors.New("the service can't answer at the moment")}
-	}
-	text := known.Error()
-	if known.status == http.StatusServiceUnavailable {
-		w.Header().Set("Retry-After", retryAfter)
-		text += advice
-	}
-	h.answer(w, known.status, errorJSON{Code: known.code, Message: text})
+// location returns the path of a transfer.
+func (h *handler) location(rec transfer.Record) string {
+	return "/transfers/" + url.PathEscape(h.keyOf(rec.ID))
 }
 
 // answer writes an answer with a body of JSON.
 func (h *handler) answer(w http.ResponseWriter, status int, body any) {
-	w.Header().Set("Content-Type", "application/json")
+	h.answerAs(w, "application/json", status, body)
+}
+
+func (h *handler) answerAs(w http.ResponseWriter, mediaType string, status int, body any) {
+	w.Header().Set("Content-Type", mediaType)
 	w.WriteHeader(status)
 	if err := json.NewEncoder(w).Encode(body); err != nil {
 		h.log.Debug("the client is gone", "error", err)

@@ -36,14 +36,16 @@ const (
 type handler struct {
 	coord *transfer.Coordinator
 	log   *slog.Logger
-	phase atomic.Int32
-	mux   *http.ServeMux
+	// clientHeader is the header field that names the client, "" if there is one client.
+	clientHeader string
+	phase        atomic.Int32
+	mux          *http.ServeMux
 }
 
 // newHandler returns a handler with all routes.
-func newHandler(coord *transfer.Coordinator, log *slog.Logger) *handler {
+func newHandler(coord *transfer.Coordinator, clientHeader string, log *slog.Logger) *handler {
 	mux := http.NewServeMux()
-	h := &handler{coord: coord, log: log, mux: mux}
+	h := &handler{coord: coord, clientHeader: clientHeader, log: log, mux: mux}
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	mux.HandleFunc("GET /readyz", h.ready)
 	mux.HandleFunc("POST /accounts", h.openAccount)
@@ -53,13 +55,15 @@ func newHandler(coord *transfer.Coordinator, log *slog.Logger) *handler {
 	mux.HandleFunc("POST /transfers/{id}/cancel", h.cancel)
 	mux.HandleFunc("POST /transfers/{id}/post", h.post)
 	mux.HandleFunc("POST /transfers/{id}/void", h.void)
+	mux.HandleFunc("POST /transfers/{id}/refunds", h.refund)
+	mux.HandleFunc("GET "+problemsPath+"{code}", h.problem)
 	return h
 }
 
 // ServeHTTP implements http.Handler.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.phase.Load() == starting && r.URL.Path != "/livez" && r.URL.Path != "/readyz" {
-		h.fail(w, errStarting)
+		h.fail(w, r, failure(kindStarting, errors.New("the service is starting")))
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), requestLimit)
@@ -88,12 +92,12 @@ func (h *handler) openAccount(w http.ResponseWriter, r *http.Request) {
 		NoFloor bool            `json:"noFloor"`
 	}
 	if err := decode(r, &body); err != nil {
-		h.fail(w, err)
+		h.fail(w, r, err)
 		return
 	}
 	opened, err := h.coord.OpenAccount(r.Context(), transfer.Account{ID: body.ID, Balance: body.Balance, NoFloor: body.NoFloor})
 	if err != nil {
-		h.fail(w, err)
+		h.fail(w, r, err)
 		return
 	}
 	w.Header().Set("Location", "/accounts/"+url.PathEscape(opened.ID))
@@ -104,7 +108,7 @@ func (h *handler) openAccount(w http.ResponseWriter, r *http.Request) {
 func (h *handler) getAccount(w http.ResponseWriter, r *http.Request) {
 	account, err := h.coord.GetAccount(r.Context(), r.PathValue("id"))
 	if err != nil {
-		h.fail(w, err)
+		h.fail(w, r, err)
 		return
 	}
 	h.answer(w, http.StatusOK, accountAnswer(account))
@@ -113,12 +117,12 @@ func (h *handler) getAccount(w http.ResponseWriter, r *http.Request) {
 // transfer moves the money.
 // With a holdFor it holds the money, and with a notBefore it leaves the transfer to the
 // worker.
-// The key is the transfer's ID, so a repeated request gets the same answer.
+// A repeated request gets the same answer: see transferID.
+// HoldFor and notBefore say when, not what: they don't make it another request.
 func (h *handler) transfer(w http.ResponseWriter, r *http.Request) {
-	key := r.Header.Get("Idempotency-Key")
-	if key == "" {
-		h.fail(w, badRequest(errors.New("the header Idempotency-Key is missing: "+
-			"choose a key for this transfer, and repeat it whenever you ask for the same transfer again")))
+	id, err := h.transferID(r)
+	if err != nil {
+		h.fail(w, r, err)
 		return
 	}
 	var body struct {
@@ -129,27 +133,46 @@ func (h *handler) transfer(w http.ResponseWriter, r *http.Request) {
 		HoldFor   string          `json:"holdFor"`
 	}
 	if err := decode(r, &body); err != nil {
-		h.fail(w, err)
+		h.fail(w, r, err)
 		return
 	}
-	request := transfer.Request{ID: key, From: body.From, To: body.To, Amount: body.Amount, NotBefore: body.NotBefore}
+	request := transfer.Request{ID: id, From: body.From, To: body.To, Amount: body.Amount, NotBefore: body.NotBefore}
 	ask, err := h.verb(body.HoldFor, body.NotBefore)
 	if err != nil {
-		h.fail(w, err)
+		h.fail(w, r, err)
 		return
 	}
 	rec, err := ask(r.Context(), request)
-	// A committed transfer has moved the money, even if some accounts don't show it yet.
-	if transfer.OutcomeOf(err) != transfer.Moved {
-		h.refuse(w, rec, err)
-		return
-	}
 	status := http.StatusCreated
-	if err != nil || !rec.State.Decided() {
+	if !rec.State.Decided() {
 		status = http.StatusAccepted
 	}
-	w.Header().Set("Location", "/transfers/"+url.PathEscape(rec.ID))
-	h.answer(w, status, transferAnswer(rec))
+	h.succeed(w, r, status, rec, err)
+}
+
+// refund pays money of a transfer back: an amount, or all that is left.
+// It is a transfer with a key of its own.
+func (h *handler) refund(w http.ResponseWriter, r *http.Request) {
+	id, err := h.transferID(r)
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	original, err := h.pathID(r)
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	var body struct {
+		Amount transfer.Amount `json:"amount"`
+		All    bool            `json:"all"`
+	}
+	if err := decode(r, &body); err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	rec, err := h.coord.Reverse(r.Context(), transfer.Reversal{ID: id, Of: original, All: body.All, Amount: body.Amount})
+	h.succeed(w, r, http.StatusCreated, rec, err)
 }
 
 // verb returns the method of the coordinator that a request asks for.
@@ -173,64 +196,72 @@ func (h *handler) verb(
 
 // getTransfer reads a transfer.
 func (h *handler) getTransfer(w http.ResponseWriter, r *http.Request) {
-	rec, err := h.coord.Get(r.Context(), r.PathValue("id"))
+	id, err := h.pathID(r)
 	if err != nil {
-		h.fail(w, err)
+		h.fail(w, r, err)
 		return
 	}
-	h.answer(w, http.StatusOK, transferAnswer(rec))
+	rec, err := h.coord.Get(r.Context(), id)
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	h.answer(w, http.StatusOK, h.transferNow(rec))
 }
 
 // cancel rolls back a transfer that is not committed yet.
 // The body, which holds a reason, may be empty.
 func (h *handler) cancel(w http.ResponseWriter, r *http.Request) {
+	id, err := h.pathID(r)
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
 	var body struct {
 		Reason string `json:"reason"`
 	}
 	if err := decode(r, &body); err != nil && !errors.Is(err, io.EOF) {
-		h.fail(w, err)
+		h.fail(w, r, err)
 		return
 	}
 	if body.Reason == "" {
 		body.Reason = defaultReason
 	}
-	rec, err := h.coord.Cancel(r.Context(), r.PathValue("id"), body.Reason)
-	if err != nil {
-		h.fail(w, err)
-		return
-	}
-	h.answer(w, http.StatusOK, transferAnswer(rec))
+	rec, err := h.coord.Cancel(r.Context(), id, body.Reason)
+	h.giveBack(w, r, rec, err)
 }
 
 // post posts a hold: all of it, or the amount in the body.
 func (h *handler) post(w http.ResponseWriter, r *http.Request) {
+	id, err := h.pathID(r)
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
 	var body struct {
 		Amount *transfer.Amount `json:"amount"`
 	}
 	if err := decode(r, &body); err != nil && !errors.Is(err, io.EOF) {
-		h.fail(w, err)
+		h.fail(w, r, err)
 		return
 	}
 	var part []transfer.PostOption
 	if body.Amount != nil {
 		part = append(part, transfer.PostAmount(*body.Amount))
 	}
-	rec, err := h.coord.Post(r.Context(), r.PathValue("id"), part...)
-	if err != nil {
-		h.refuse(w, rec, err)
-		return
-	}
-	h.answer(w, http.StatusOK, transferAnswer(rec))
+	rec, err := h.coord.Post(r.Context(), id, part...)
+	h.succeed(w, r, http.StatusOK, rec, err)
 }
 
 // void gives the held money back.
 func (h *handler) void(w http.ResponseWriter, r *http.Request) {
-	rec, err := h.coord.Void(r.Context(), r.PathValue("id"))
+	id, err := h.pathID(r)
 	if err != nil {
-		h.fail(w, err)
+		h.fail(w, r, err)
 		return
 	}
-	h.answer(w, http.StatusOK, transferAnswer(rec))
+	rec, err := h.coord.Void(r.Context(), id)
+	h.giveBack(w, r, rec, err)
 }
 
 // decode reads a request's body, which is one JSON value with known fields.
@@ -249,7 +280,7 @@ func decode(r *http.Request, into any) error {
 	}
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
-		return &httpError{http.StatusRequestEntityTooLarge, "tooLarge", fmt.Errorf("the body has more than %d bytes", tooLarge.Limit)}
+		return failure(kindTooLarge, fmt.Errorf("the body has more than %d bytes", tooLarge.Limit))
 	}
 	return badRequest(fmt.Errorf("the body can't be read: %w", err))
 }

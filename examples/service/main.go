@@ -1,5 +1,5 @@
 // Command service is a small payments service over HTTP.
-// It has accounts, transfers with an idempotency key, and holds.
+// It has accounts, transfers with an idempotency key, holds, and refunds.
 // It shows where the calls of the library belong in a server: recovery at the start, a
 // worker beside the handlers, probes, and a shutdown that leaves nothing half done.
 // Any number of these processes may run at once on one database.
@@ -13,6 +13,9 @@
 //   - DATABASE is the name of its database. The default is payments.
 //   - STALL_THRESHOLD is how long a transfer may show no progress before another process
 //     takes it over. The default is 30s.
+//   - CLIENT_HEADER is the header field in which a proxy that authenticates the clients
+//     names them. Each client then has keys and transfers of its own. Without it there is
+//     one client. Set it for good: it becomes a part of what is stored.
 //
 // This command starts the service with a MongoDB server that ends with it:
 //
@@ -23,29 +26,29 @@
 //	curl -i localhost:8080/accounts -d '{"id": "world", "noFloor": true}'
 //	curl -i localhost:8080/accounts -d '{"id": "alice"}'
 //	curl -i localhost:8080/accounts -d '{"id": "bob"}'
-//	curl -i localhost:8080/transfers -H 'Idempotency-Key: deposit-1' \
+//	curl -i localhost:8080/transfers -H 'Idempotency-Key: "deposit-1"' \
 //	  -d '{"from": "world", "to": "alice", "amount": 10000}'
 //	curl -i localhost:8080/accounts/alice
 //
 // Move money, and send the same request again.
 // The answer is the same, and the money moves once.
-// The same key for another transfer is refused (409), and so is a transfer of more money
-// than there is (422):
+// The same key for another transfer is refused, and so is a transfer of more money than
+// there is (422, with different types):
 //
-//	curl -i localhost:8080/transfers -H 'Idempotency-Key: order-17' \
+//	curl -i localhost:8080/transfers -H 'Idempotency-Key: "order-17"' \
 //	  -d '{"from": "alice", "to": "bob", "amount": 6000}'
-//	curl -i localhost:8080/transfers -H 'Idempotency-Key: order-17' \
+//	curl -i localhost:8080/transfers -H 'Idempotency-Key: "order-17"' \
 //	  -d '{"from": "alice", "to": "bob", "amount": 6000}'
-//	curl -i localhost:8080/transfers -H 'Idempotency-Key: order-17' \
+//	curl -i localhost:8080/transfers -H 'Idempotency-Key: "order-17"' \
 //	  -d '{"from": "alice", "to": "bob", "amount": 7000}'
-//	curl -i localhost:8080/transfers -H 'Idempotency-Key: order-18' \
+//	curl -i localhost:8080/transfers -H 'Idempotency-Key: "order-18"' \
 //	  -d '{"from": "alice", "to": "bob", "amount": 6000}'
 //	curl -i localhost:8080/transfers/order-17
 //
 // The worker runs a transfer that has a notBefore (202).
 // Until the transfer is committed, it can be cancelled:
 //
-//	curl -i localhost:8080/transfers -H 'Idempotency-Key: rent' \
+//	curl -i localhost:8080/transfers -H 'Idempotency-Key: "rent"' \
 //	  -d '{"from": "alice", "to": "bob", "amount": 500,
 //	       "notBefore": "2100-01-01T00:00:00Z"}'
 //	curl -i localhost:8080/transfers/rent/cancel -d '{"reason": "moved out"}'
@@ -54,10 +57,30 @@
 // Hold money, and then post all of it, post a part, or void the hold.
 // A hold that is neither posted nor voided is given back when it expires:
 //
-//	curl -i localhost:8080/transfers -H 'Idempotency-Key: room-1' \
+//	curl -i localhost:8080/transfers -H 'Idempotency-Key: "room-1"' \
 //	  -d '{"from": "alice", "to": "bob", "amount": 300, "holdFor": "24h"}'
 //	curl -i localhost:8080/transfers/room-1/post -d '{"amount": 240}'
 //	curl -i -X POST localhost:8080/transfers/room-1/void
+//
+// Refund a part of a transfer, and then all that is left.
+// More than that is refused (409):
+//
+//	curl -i localhost:8080/transfers/order-17/refunds -H 'Idempotency-Key: "refund-1"' \
+//	  -d '{"amount": 1500}'
+//	curl -i localhost:8080/transfers/order-17/refunds -H 'Idempotency-Key: "refund-2"' \
+//	  -d '{"all": true}'
+//	curl -i localhost:8080/transfers/order-17/refunds -H 'Idempotency-Key: "refund-3"' \
+//	  -d '{"amount": 1}'
+//
+// Each answer that is no success is a problem (RFC 9457).
+// Its type leads to a page, and next says what the client does: repeat the request, use a
+// new key, change the request, or look at what is there.
+// What may be different in a moment is 503 with a Retry-After, and nothing else is, so
+// curl repeats by itself what can be repeated, and the money moves once:
+//
+//	curl --retry 9 --retry-all-errors localhost:8080/transfers \
+//	  -H 'Idempotency-Key: "order-19"' -d '{"from": "alice", "to": "bob", "amount": 1}'
+//	curl -i localhost:8080/problems/insufficientFunds
 //
 // An amount is a whole number of units (6000) or a decimal in quotes ("60.00").
 // An account keeps the kind of amount with which it was opened; a balance of "0.00" opens
@@ -115,6 +138,7 @@ func main() {
 	err := run(ctx, config{
 		uri: os.Getenv("MONGODB_URI"), address: os.Getenv("ADDR"),
 		database: os.Getenv("DATABASE"), stall: os.Getenv("STALL_THRESHOLD"),
+		clientHeader: os.Getenv("CLIENT_HEADER"),
 	}, log)
 	stop()
 	if err != nil {
@@ -124,7 +148,7 @@ func main() {
 }
 
 // config holds the values of the environment variables.
-type config struct{ uri, address, database, stall string }
+type config struct{ uri, address, database, stall, clientHeader string }
 
 // run connects to MongoDB, listens, and serves until ctx ends.
 func run(ctx context.Context, c config, log *slog.Logger) (err error) {
@@ -150,14 +174,17 @@ func run(ctx context.Context, c config, log *slog.Logger) (err error) {
 	if err != nil {
 		return err
 	}
-	return serve(ctx, client.Database(cmp.Or(c.database, defaultDatabase)), stall, listener, log)
+	db := client.Database(cmp.Or(c.database, defaultDatabase))
+	return serve(ctx, db, stall, c.clientHeader, listener, log)
 }
 
 // serve answers requests until ctx ends.
 // It answers probes at once, and all other requests when the coordinator is ready.
 // At the end it accepts no new requests, finishes those in progress, stops the worker,
 // and finishes the worker's transfers, in this order.
-func serve(ctx context.Context, db *mongo.Database, stall time.Duration, listener net.Listener, log *slog.Logger) (err error) {
+func serve(
+	ctx context.Context, db *mongo.Database, stall time.Duration, clientHeader string, listener net.Listener, log *slog.Logger,
+) (err error) {
 	coord, err := transfer.NewCoordinator(db, transfer.WithLogger(log), transfer.WithStallThreshold(stall))
 	if err != nil {
 		return errors.Join(err, listener.Close())
@@ -167,7 +194,7 @@ func serve(ctx context.Context, db *mongo.Database, stall time.Duration, listene
 		defer cancel()
 		err = errors.Join(err, coord.Close(ctx))
 	}()
-	h := newHandler(coord, log)
+	h := newHandler(coord, clientHeader, log)
 	server := &http.Server{Handler: h, ReadHeaderTimeout: readLimit, ReadTimeout: readLimit}
 	failures := make(chan error, 2)
 	go func() { failures <- server.Serve(listener) }() // Shutdown ends it.

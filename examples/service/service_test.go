@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -36,7 +37,7 @@ type service struct {
 func newService(t *testing.T, opts ...*options.ClientOptions) *service {
 	t.Helper()
 	coord := coordinator(t, mongotest.Database(t, opts...))
-	h := newHandler(coord, slog.New(slog.DiscardHandler))
+	h := newHandler(coord, "", slog.New(slog.DiscardHandler))
 	h.phase.Store(serving)
 	s := &service{t, h}
 	s.post("/accounts", "", `{"id": "world", "noFloor": true}`).is(http.StatusCreated)
@@ -55,8 +56,22 @@ func coordinator(t *testing.T, db *mongo.Database) *transfer.Coordinator {
 		defer cancel()
 		assert.NoError(t, coord.Close(ctx))
 	})
+	t.Cleanup(func() { audit(t, coord) })
 	require.NoError(t, coord.Setup(t.Context()))
 	return coord
+}
+
+// audit finishes what is left, and checks that nothing is wrong and no money is missing:
+// it came from accounts without a floor, or by opening one.
+func audit(t *testing.T, coord *transfer.Coordinator) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	_, err := coord.Recover(ctx)
+	require.NoError(t, err)
+	report, err := coord.Audit(ctx)
+	require.NoError(t, err)
+	assert.Empty(t, report.Findings)
 }
 
 // reply is a response of the service.
@@ -80,7 +95,7 @@ func (s *service) post(path, key, body string) reply {
 func post(ctx context.Context, path, key, body string) *http.Request {
 	r := httptest.NewRequestWithContext(ctx, http.MethodPost, path, strings.NewReader(body))
 	if key != "" {
-		r.Header.Set("Idempotency-Key", key)
+		r.Header.Set(keyHeader, strconv.Quote(key))
 	}
 	return r
 }
@@ -98,7 +113,20 @@ func (r reply) is(status int) reply {
 }
 
 // errorCode returns the code of a failed response.
-func (r reply) errorCode() string { return decoded[errorJSON](r).Code }
+func (r reply) errorCode() string { return r.problem().Code }
+
+// problem returns the body of a failed response, which is a whole one as RFC 9457 has it.
+func (r reply) problem() problemJSON {
+	r.t.Helper()
+	p := decoded[problemJSON](r)
+	assert.Equal(r.t, "application/problem+json", r.Header().Get("Content-Type"))
+	assert.Equal(r.t, problemsPath+p.Code, p.Type)
+	assert.Equal(r.t, r.Code, p.Status)
+	for _, text := range []string{p.Title, p.Detail, p.Instance, p.Code, string(p.Next)} {
+		assert.NotEmpty(r.t, text, r.Body.String())
+	}
+	return p
+}
 
 func decoded[T any](r reply) (body T) {
 	r.t.Helper()
@@ -117,20 +145,17 @@ func (s *service) balances(alice, bob int64) {
 
 const pay60 = `{"from": "alice", "to": "bob", "amount": 60}`
 
-// A repeated key gets the same response, and the money moves once. Only the state may
-// have gone on in the meantime.
+// A repeated key gets the same response, and the money moves once.
 func TestSameKeyMovesOnce(t *testing.T) {
 	s := newService(t)
 	first := s.post("/transfers", "order-17", pay60).is(http.StatusCreated)
 	second := s.post("/transfers", "order-17", pay60).is(http.StatusCreated)
+	assert.Equal(t, "/transfers/order-17", first.Header().Get("Location"))
 	stored := s.get(first.Header().Get("Location")).is(http.StatusOK)
-	want := decoded[transferJSON](first)
-	for _, answer := range []reply{first, second, stored} {
-		got := decoded[transferJSON](answer)
-		assert.True(t, got.State.Decided())
-		got.State = want.State
-		assert.Equal(t, want, got)
-	}
+	assert.Equal(t, first.Body.String(), second.Body.String())
+	assert.Equal(t, first.Header(), second.Header())
+	assert.Equal(t, decoded[transferJSON](first), decoded[transferJSON](stored))
+	assert.Equal(t, stateMoved, decoded[transferJSON](first).State)
 	s.balances(40, 60)
 }
 
@@ -157,8 +182,11 @@ func TestSameKeyAtOnceMovesOnce(t *testing.T) {
 func TestKeyOfAnotherTransfer(t *testing.T) {
 	s := newService(t)
 	s.post("/transfers", "order-17", pay60).is(http.StatusCreated)
-	conflict := s.post("/transfers", "order-17", `{"from": "alice", "to": "bob", "amount": 10}`).is(http.StatusConflict)
+	conflict := s.post("/transfers", "order-17", `{"from": "alice", "to": "bob", "amount": 10}`).is(http.StatusUnprocessableEntity)
 	assert.Equal(t, "idConflict", conflict.errorCode())
+	assert.Equal(t, transfer.Units(60), conflict.problem().Transfer.Legs[1].Amount, "it names the other request")
+	assert.Equal(t, "invalidRequest", s.post("/transfers/order-17/refunds", "order-17", `{"amount": 60}`).
+		is(http.StatusBadRequest).errorCode())
 	s.balances(40, 60)
 }
 
@@ -168,13 +196,16 @@ func TestRefusal(t *testing.T) {
 	const payBack = `{"from": "bob", "to": "alice", "amount": 60}`
 	first := s.post("/transfers", "back", payBack).is(http.StatusUnprocessableEntity)
 	assert.Equal(t, "insufficientFunds", first.errorCode())
-	assert.Equal(t, transfer.StateFail, decoded[errorJSON](first).Transfer.State)
-	assert.Equal(t, "bob", decoded[errorJSON](first).Transfer.Failure.Account)
+	assert.Equal(t, stateFailed, first.problem().Transfer.State)
+	assert.Equal(t, "bob", first.problem().Transfer.Failure.Account)
+	assert.Equal(t, "/transfers/back", first.problem().Instance)
+	assert.Equal(t, newKey, first.problem().Next)
 	s.balances(100, 0)
 
 	s.post("/transfers", "order-17", pay60).is(http.StatusCreated)
 	second := s.post("/transfers", "back", payBack).is(http.StatusUnprocessableEntity)
-	assert.JSONEq(t, first.Body.String(), second.Body.String())
+	assert.Equal(t, first.Body.String(), second.Body.String())
+	assert.Equal(t, first.Header(), second.Header())
 	s.balances(40, 60)
 
 	nobody := s.post("/transfers", "nobody", `{"from": "alice", "to": "nobody", "amount": 1}`).is(http.StatusUnprocessableEntity)
@@ -188,9 +219,9 @@ func TestCancel(t *testing.T) {
 	s := newService(t)
 	const later = `{"from": "alice", "to": "bob", "amount": 60, "notBefore": "2100-01-01T00:00:00Z"}`
 	waiting := s.post("/transfers", "rent", later).is(http.StatusAccepted)
-	assert.Equal(t, transfer.StateInitiated, decoded[transferJSON](waiting).State)
+	assert.Equal(t, stateScheduled, decoded[transferJSON](waiting).State)
 	cancelled := decoded[transferJSON](s.post("/transfers/rent/cancel", "", `{"reason": "moved out"}`).is(http.StatusOK))
-	assert.Equal(t, transfer.StateFail, cancelled.State)
+	assert.Equal(t, stateFailed, cancelled.State)
 	assert.Equal(t, &failureJSON{Code: "cancelled", Message: "moved out"}, cancelled.Failure)
 	s.post("/transfers/rent/cancel", "", "").is(http.StatusOK)
 	assert.Equal(t, "cancelled", s.post("/transfers", "rent", later).is(http.StatusUnprocessableEntity).errorCode())
@@ -208,7 +239,7 @@ func TestHold(t *testing.T) {
 	s := newService(t)
 	const hold60 = `{"from": "alice", "to": "bob", "amount": 60, "holdFor": "1h"}`
 	held := s.post("/transfers", "room-1", hold60).is(http.StatusAccepted)
-	assert.Equal(t, transfer.StatePreparing, decoded[transferJSON](held).State)
+	assert.Equal(t, stateHeld, decoded[transferJSON](held).State)
 	for range 2 {
 		s.post("/transfers/room-1/post", "", `{"amount": 45}`).is(http.StatusOK)
 	}
@@ -250,7 +281,7 @@ func TestBadRequests(t *testing.T) {
 		status          int
 		text            string
 	}{
-		"no key":         {"/transfers", "", pay60, http.StatusBadRequest, "Idempotency-Key is missing"},
+		"no key":         {"/transfers", "", pay60, http.StatusBadRequest, "choose a key"},
 		"long key":       {"/transfers", strings.Repeat("k", 256), pay60, http.StatusBadRequest, "256 bytes"},
 		"no body":        {"/transfers", "k", "", http.StatusBadRequest, "can't be read"},
 		"no JSON":        {"/transfers", "k", "from=alice", http.StatusBadRequest, "can't be read"},
@@ -266,7 +297,7 @@ func TestBadRequests(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			answer := (&service{t, s.handler}).post(c.path, c.key, c.body).is(c.status)
-			assert.Contains(t, decoded[errorJSON](answer).Message, c.text)
+			assert.Contains(t, answer.problem().Detail, c.text)
 		})
 	}
 	assert.Equal(t, "transferNotFound", s.get("/transfers/k").is(http.StatusNotFound).errorCode())
@@ -296,7 +327,8 @@ func TestInDoubt(t *testing.T) {
 	doubtful := reply{t, recorder}.is(http.StatusServiceUnavailable)
 	assert.Equal(t, "inDoubt", doubtful.errorCode())
 	assert.NotEmpty(t, doubtful.Header().Get("Retry-After"))
-	assert.Contains(t, decoded[errorJSON](doubtful).Message, "same Idempotency-Key")
+	assert.Equal(t, repeatRequest, doubtful.problem().Next)
+	assert.Contains(t, doubtful.problem().Detail, "same Idempotency-Key")
 
 	s.post("/transfers", "order-17", pay60).is(http.StatusCreated)
 	s.balances(40, 60)
@@ -319,7 +351,7 @@ func TestServe(t *testing.T) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "localhost:0")
 	require.NoError(t, err)
 	ended := make(chan error, 1)
-	go func() { ended <- serve(ctx, db, defaultStall, listener, slog.New(slog.DiscardHandler)) }()
+	go func() { ended <- serve(ctx, db, defaultStall, "", listener, slog.New(slog.DiscardHandler)) }()
 	_, err = coord.Wait(ctx, "order-17")
 	require.NoError(t, err)
 

@@ -126,7 +126,7 @@ func (a answer) trueOf(t transferDocument) bool {
 	switch {
 	case a.status == http.StatusUnprocessableEntity:
 		return t.State == "Fail" && t.Failure.Code == a.code
-	case a.status == http.StatusAccepted && a.state == "Committed":
+	case a.status == http.StatusAccepted && a.state == "moved":
 		// It has moved for good, and was answered before it was settled.
 		return t.State == "Success" && (a.verb != "post" || t.moved() == a.part)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -116,7 +117,7 @@ func (c *client) once(ctx context.Context, a ask) answer {
 	if err != nil {
 		return got
 	}
-	request.Header.Set("Idempotency-Key", a.id)
+	request.Header.Set("Idempotency-Key", strconv.Quote(a.id))
 	reply, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return got

@@ -39,8 +39,8 @@ func TestLies(t *testing.T) {
 	}{
 		"a success":              {answer{ask: ask{verb: "transfer"}, status: 201}, transferDocument{State: "Success"}, true},
 		"no success":             {answer{ask: ask{verb: "transfer"}, status: 201}, failed("cancelled"), false},
-		"committed":              {answer{ask: ask{verb: "transfer"}, status: 202, state: "Committed"}, transferDocument{State: "Success"}, true},
-		"committed, and failed":  {answer{ask: ask{verb: "transfer"}, status: 202, state: "Committed"}, failed("cancelled"), false},
+		"committed":              {answer{ask: ask{verb: "transfer"}, status: 202, state: "moved"}, transferDocument{State: "Success"}, true},
+		"committed, and failed":  {answer{ask: ask{verb: "transfer"}, status: 202, state: "moved"}, failed("cancelled"), false},
 		"an odd status":          {answer{ask: ask{verb: "transfer"}, status: 409}, transferDocument{State: "Success"}, false},
 		"a refusal":              {answer{ask: ask{verb: "transfer"}, status: 422, code: "x"}, failed("x"), true},
 		"no refusal":             {answer{ask: ask{verb: "transfer"}, status: 422, code: "x"}, transferDocument{State: "Success"}, false},
