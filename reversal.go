@@ -56,8 +56,9 @@ type Reversal struct {
 //     record is its own.
 //   - ErrNotReversible: the original is not in StateSuccess, or has moved no money.
 //     The record is the original's.
-//     Reverse waits for one in StateCommitted, unless that is stuck, and for one in
-//     StatePreparing, which another process may have answered ([AtCommit]), for a second.
+//     Reverse waits for one in StateCommitted, unless that is stuck, for 5 s at most, and
+//     for one in StatePreparing, which another process may have answered ([AtCommit]),
+//     for a second.
 //   - ErrTransferNotFound: there is no transfer to reverse.
 //     A repeated call for a reversal that is stored returns its outcome all the same,
 //     even when [WithRetention] has let the original be removed before it.
@@ -237,7 +238,7 @@ func (c *Coordinator) reverse(ctx context.Context, r Reversal, original document
 		if _, err := c.stored(ctx, r.ID); err == nil {
 			return answerWith(c.follow(ctx, t))
 		}
-		return c.awaitReversal(ctx, original, other)
+		return c.awaitReversal(ctx, original, r.ID, other)
 	}
 	return answerWith(c.complete(ctx, t, 0))
 }
@@ -270,11 +271,13 @@ func (c *Coordinator) planReversal(
 // settled reads the original of a reversal.
 // It waits for one that is committed: that one succeeds in a moment, unless it is stuck.
 func (c *Coordinator) settled(ctx context.Context, id string) (original document.Transfer, err error) {
-	brief, cancel := context.WithTimeout(ctx, commitPatience)
+	waiting, cancel := context.WithTimeout(ctx, successPatience)
 	defer cancel()
+	brief, cancelBrief := context.WithTimeout(ctx, commitPatience)
+	defer cancelBrief()
 	defer c.engine.HurryUp(id)()
 	for n := 1; ; n++ {
-		until := ctx
+		until := waiting
 		answered := c.engine.Answered(id) // it may end while it is read
 		original, err = c.original(ctx, id)
 		switch {
@@ -285,7 +288,9 @@ func (c *Coordinator) settled(ctx context.Context, id string) (original document
 		case original.State != protocol.Committed && !answered, standsStill(original):
 			return original, nil
 		case original.State == protocol.Committed:
-			c.resumeStalled(ctx, original)
+			if err := c.resumeStalled(ctx, original); err != nil {
+				return original, err
+			}
 		}
 		switch {
 		case original.State.Final():
@@ -302,6 +307,10 @@ func (c *Coordinator) settled(ctx context.Context, id string) (original document
 // commitPatience is how long a reversal waits for an original that is not stored as
 // committed. Its caller may have been answered that it is, by another process.
 const commitPatience = time.Second
+
+// successPatience is how long a reversal waits for an original that is committed. That is
+// long for one that anybody works on, and it takes over one that has stalled.
+const successPatience = 5 * time.Second
 
 // original reads the original of a reversal once.
 func (c *Coordinator) original(ctx context.Context, id string) (document.Transfer, error) {
@@ -429,12 +438,14 @@ func (c *Coordinator) cameTooLate(
 
 // awaitReversal has the transfer that has reserved an original come to its end, and is
 // never done unless that one can't be what it should be.
-func (c *Coordinator) awaitReversal(ctx context.Context, original document.Transfer, id string) answer {
+func (c *Coordinator) awaitReversal(ctx context.Context, original document.Transfer, own, id string) answer {
 	defer c.engine.HurryUp(id)()
 	other, err := c.stored(ctx, id)
 	switch {
 	case err == nil && !other.State.Final():
-		c.resumeStalled(ctx, other)
+		if err := c.resumeStalled(ctx, other); err != nil {
+			return answerWith(recordOf(original), c.early(own, err))
+		}
 		return notYet(nil)
 	case err != nil && !errors.Is(err, ErrTransferNotFound) && !errors.Is(err, document.ErrUnreadable):
 		return notYet(err)
@@ -449,10 +460,18 @@ func (c *Coordinator) awaitReversal(ctx context.Context, original document.Trans
 }
 
 // resumeStalled takes a transfer over that a caller waits for, if it has stalled.
-func (c *Coordinator) resumeStalled(ctx context.Context, stored document.Transfer) {
-	if _, start, due := c.turn(ctx, stored, true, stored); due && stored.State != protocol.Initiated {
-		c.execute(ctx, stored, terms{start: start, reason: reasonOf(start)})
+// Its error says that a right is missing, without which waiting doesn't help.
+func (c *Coordinator) resumeStalled(ctx context.Context, stored document.Transfer) error {
+	_, start, due := c.turn(ctx, stored, true, stored)
+	if !due || stored.State == protocol.Initiated {
+		return nil
 	}
+	a := c.execute(ctx, stored, terms{start: start, reason: reasonOf(start)})
+	var missing *UnauthorizedError
+	if errors.As(named(a.err), &missing) {
+		return missing // and not what it says of the other transfer
+	}
+	return nil
 }
 
 // replan returns a reversal of all that is left with what is left now.
