@@ -333,5 +333,5 @@ func (c *check) drawFence(account int) protocol.Fence {
 	for _, had := range c.model.fences {
 		others = append(others, had...)
 	}
-	return likely(c.t, "fence", c.model.Accounts[account].Fence, others...)
+	return likely(c.t, "fence", c.model.fenceOf(account), others...)
 }

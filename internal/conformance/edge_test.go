@@ -51,7 +51,7 @@ func (c *check) drawAllAt(account int) []simulate.Message {
 	var batch []simulate.Message
 	for transfer, legs := range c.model.scene.plans {
 		for at, leg := range legs {
-			op := protocol.Operation{Kind: protocol.Prepare, Participant: at, Fence: c.model.Accounts[account].Fence}
+			op := protocol.Operation{Kind: protocol.Prepare, Participant: at, Fence: c.model.fenceOf(account)}
 			switch {
 			case leg.Account != account:
 				continue

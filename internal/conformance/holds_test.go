@@ -72,7 +72,7 @@ func (c *check) part(t *rapid.T) {
 	}
 	c.require([]simulate.Message{c.send(e, claim)})
 	for i, leg := range plan {
-		op := protocol.Operation{Kind: protocol.Prepare, Participant: i, Fence: c.model.Accounts[leg.Account].Fence}
+		op := protocol.Operation{Kind: protocol.Prepare, Participant: i, Fence: c.model.fenceOf(leg.Account)}
 		c.require([]simulate.Message{c.send(e, op)})
 	}
 	mark := protocol.Operation{Kind: protocol.MarkHeld, Participant: protocol.NoParticipant, Epoch: stored.Epoch, Clean: true}

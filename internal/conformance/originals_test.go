@@ -42,7 +42,7 @@ func (s *scene) drawReversals(t *rapid.T) {
 
 // drawOriginal draws what the original of reversals has moved: from bob to alice.
 func (s *scene) drawOriginal(t *rapid.T, p *paper) {
-	p.whole, p.coin = oneOf[int64](t, "the original has moved", 400, 1000), s.coin
+	p.whole, p.coin = oneOf[int64](t, "the original has moved", 40_000, 100_000), s.coin
 	for i, units := range []int64{p.whole, -p.whole} {
 		leg := document.Leg{Ledger: ledger(s.accounts[i].eu), Account: accountIDs()[i], Amount: s.coin.amount(units)}
 		p.legs, p.keys[i] = append(p.legs, leg), leg.ReversedKey()

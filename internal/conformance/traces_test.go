@@ -155,7 +155,7 @@ func (c *check) drawTraces(account int) []simulate.Message {
 			op.Kind = oneOf(c.t, "instead", protocol.Prepare, protocol.Pay, protocol.Settle, protocol.Clear, protocol.Undo)
 		}
 		if op.Kind == protocol.Prepare {
-			op.Fence = c.model.Accounts[account].Fence
+			op.Fence = c.model.fenceOf(account)
 		}
 		e := &c.executors[transfer*owners+which]
 		c.know(e)
@@ -209,7 +209,7 @@ func (c *check) onDocument(*rapid.T) {
 			if rapid.IntRange(0, 2).Draw(c.t, "as it was read") == 2 {
 				c.turnNull()
 			}
-			op.Kind, op.Fence = protocol.Prepare, a.Fence
+			op.Kind, op.Fence = protocol.Prepare, c.model.fenceOf(paperAt)
 		}
 		c.know(&e)
 		c.require([]simulate.Message{c.send(&e, op)})
