@@ -99,28 +99,22 @@ func inSnapshot(ctx context.Context, c *collections.Collection, reads func(conte
 // readTransfers yields the transfers of a range.
 // An error ends it.
 func (r *Reader) readTransfers(ctx context.Context, of Range) iter.Seq2[*Transfer, error] {
-	return func(yield func(*Transfer, error) bool) {
-		filter, err := of.filter(document.StringIDs)
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		for raw, err := range find(ctx, r.catalog.Majority, filter, typeOfMetadata()) {
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			if !yield(r.transfer(raw.Lookup("stored").Document()), nil) {
-				return
-			}
-		}
+	filter, err := of.filter(document.StringIDs)
+	if err != nil {
+		return func(yield func(*Transfer, error) bool) { yield(nil, err) }
 	}
+	return r.transfersBy(ctx, filter)
 }
 
 // findReversals yields the reversals of some transfers.
+// An error ends it.
 func (r *Reader) findReversals(ctx context.Context, originals []string) iter.Seq2[*Transfer, error] {
+	return r.transfersBy(ctx, bson.D{{Key: "reverses", Value: bson.D{{Key: "$in", Value: originals}}}})
+}
+
+// transfersBy yields the transfers that a filter selects.
+func (r *Reader) transfersBy(ctx context.Context, filter bson.D) iter.Seq2[*Transfer, error] {
 	return func(yield func(*Transfer, error) bool) {
-		filter := bson.D{{Key: "reverses", Value: bson.D{{Key: "$in", Value: originals}}}}
 		for raw, err := range find(ctx, r.catalog.Majority, filter, typeOfMetadata()) {
 			if err != nil {
 				yield(nil, err)
