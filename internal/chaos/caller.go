@@ -64,11 +64,11 @@ func (c *caller) work(ctx context.Context) {
 // act calls one verb, or several that belong together.
 func (c *caller) act(ctx context.Context) {
 	switch dice := c.rng.IntN(100); {
-	case dice < 30:
+	case dice < 28:
 		c.transfer(ctx, c.newID())
-	case dice < 42:
+	case dice < 40:
 		c.holds(ctx)
-	case dice < 49:
+	case dice < 47:
 		c.pay(ctx)
 	case dice < 54:
 		c.reverse(ctx)

@@ -65,6 +65,27 @@ func (r Report) Err() error {
 	return nil
 }
 
+// add counts what an earlier run with the same configuration did as well, and what both
+// lack together.
+func (r *Report) add(earlier Report) {
+	addCounts(r.Transfers, earlier.Transfers)
+	addCounts(r.Answers, earlier.Answers)
+	addCounts(r.Kinds, earlier.Kinds)
+	addCounts(r.Faults, earlier.Faults)
+	addCounts(r.Arrived, earlier.Arrived)
+	r.Overtaken += earlier.Overtaken
+	r.Promised += earlier.Promised
+	r.Snapshots += earlier.Snapshots
+	r.Moving += earlier.Moving
+	r.Missing = r.missing()
+}
+
+func addCounts[K comparable](to, from map[K]int) {
+	for key, n := range from {
+		to[key] += n
+	}
+}
+
 func (r *run) report() Report {
 	r.journal.mu.Lock()
 	defer r.journal.mu.Unlock()

@@ -27,11 +27,13 @@ func (t *tally) add(fault, at string, n int) {
 	t.counts[event{fault, at}] += n
 }
 
-// least returns the fault, of those given, that has hit a kind of command least often.
-func (t *tally) least(at string, faults []string) string {
+// least returns the fault, of those given, that has hit a kind of command least often,
+// and how often it has.
+func (t *tally) least(at string, faults []string) (fault string, times int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return slices.MinFunc(faults, func(a, b string) int { return cmp.Compare(t.counts[event{a, at}], t.counts[event{b, at}]) })
+	fault = slices.MinFunc(faults, func(a, b string) int { return cmp.Compare(t.counts[event{a, at}], t.counts[event{b, at}]) })
+	return fault, t.counts[event{fault, at}]
 }
 
 // all returns the present counts.

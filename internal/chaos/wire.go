@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -28,6 +29,8 @@ const (
 	// writeOdds is the same for writes to accounts, because a late one could move money,
 	// and for inserts of transfers, because these are rare.
 	writeOdds = 20
+	// firstOdds is the same for messages of a kind that has not met every fault yet.
+	firstOdds = 4
 	// longestDelay is longer than the stall threshold of workers, and longer than some
 	// callers wait at all.
 	longestDelay = 2 * stallThreshold
@@ -126,16 +129,19 @@ func (w *wire) forget(conns ...net.Conn) {
 func (w *wire) dice(kind string) (fault string, howLong time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	faults := wireFaults()
+	w.rng.Shuffle(len(faults), func(i, k int) { faults[i], faults[k] = faults[k], faults[i] })
+	fault, met := w.tally.least(kind, faults)
 	chance := odds
-	if kind == "update accounts" || kind == "insert transfers" {
+	switch {
+	case met == 0 && slices.Contains(kinds(), kind):
+		chance = firstOdds
+	case kind == "update accounts" || kind == "insert transfers":
 		chance = writeOdds
 	}
 	if kind == "" || w.calm || w.rng.IntN(chance) > 0 {
 		return "", 0
 	}
-	faults := wireFaults()
-	w.rng.Shuffle(len(faults), func(i, k int) { faults[i], faults[k] = faults[k], faults[i] })
-	fault = w.tally.least(kind, faults)
 	w.tally.add(fault, kind, 1)
 	longest := longestHold
 	if fault == faultDelay || fault == faultDelayAnswer {
