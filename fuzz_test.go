@@ -2,7 +2,6 @@ package transfer
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"math"
 	"math/big"
@@ -20,100 +19,18 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
-// dice turns the bytes of a fuzzing engine into choices.
-// One changed byte changes one choice. When the bytes are used up, every choice is the
-// first.
-type dice []byte
+// dice draws what is called for, with the methods of storetest's dice and those below.
+type dice struct{ storetest.Dice }
 
-func (d *dice) roll(sides int) int {
-	if len(*d) == 0 {
-		return 0
-	}
-	side := int((*d)[0]) % sides
-	*d = (*d)[1:]
-	return side
-}
-
-func choose[T any](d *dice, values ...T) T { return values[d.roll(len(values))] }
-
-// take returns the next bytes, fewer if there are no more.
-func (d *dice) take(n int) []byte {
-	n = min(n, len(*d))
-	taken := (*d)[:n]
-	*d = (*d)[n:]
-	return taken
-}
-
-func (d *dice) text() string { return string(d.take(d.roll(12))) }
-
-func (d *dice) bits() uint64 {
-	var all [8]byte
-	copy(all[:], d.take(8))
-	return binary.LittleEndian.Uint64(all[:])
-}
-
-// number draws a stored value in the place of a number.
-// It is of any type, and near the limits as often as anywhere.
-func (d *dice) number() any {
-	switch d.roll(6) {
-	case 0:
-		return int64(d.roll(256) - 100)
-	case 1:
-		return int32(d.bits())
-	case 2:
-		return int64(d.bits())
-	case 3:
-		edge := choose[int64](d, 1<<48, 1<<62, 1<<62-1<<48, math.MaxInt64, math.MinInt64, 1<<31, 0)
-		return choose[int64](d, 1, -1)*edge + int64(d.roll(5)) - 2
-	case 4:
-		return bson.NewDecimal128(d.bits(), d.bits())
-	}
-	return decimalOf(choose(d, "100", "-0", "12.50", "0.000000000001", "0.0000000000001", "999999999999999999.999999999999", "1E+18", "1E+21",
-		"999999999999999999999.999999999999", "9.999999999999999999999999999999999E+20", "NaN", "-Infinity", "5E-13",
-		"60.0000000000000000", "-60", "0E+6000"))
-}
-
-// value draws a value of any type.
-func (d *dice) value(depth int) any {
-	switch kind := d.roll(8); {
-	case kind < 3:
-		return d.number()
-	case kind == 3:
-		return d.text()
-	case kind == 4 && depth > 0:
-		list := make(bson.A, d.roll(4))
-		for i := range list {
-			list[i] = d.value(depth - 1)
-		}
-		return list
-	case kind == 5 && depth > 0:
-		document := make(bson.D, d.roll(4))
-		for i := range document {
-			document[i] = bson.E{Key: choose(d, "t", "other", "$set", "a.b", "", "0", "ns", "amount"), Value: d.value(depth - 1)}
-		}
-		return document
-	case kind == 6:
-		return bson.ObjectID(append(make([]byte, 0, 12), "an object id"...))
-	}
-	return choose[any](d, bson.Null{}, true, false, 5.5, math.NaN(), math.Inf(-1), 100.0, bson.DateTime(5), bson.DateTime(math.MinInt64),
-		bson.MinKey{}, bson.MaxKey{}, bson.Regex{Pattern: "("}, bson.Timestamp{T: 1}, bson.Undefined{}, bson.JavaScript("x"), bson.Symbol("EUR"),
-		bson.Binary{Data: []byte{1, 2}}, "EUR", "")
-}
-
-func decimalOf(text string) bson.Decimal128 {
-	decimal, err := bson.ParseDecimal128(text)
-	if err != nil {
-		panic(err)
-	}
-	return decimal
-}
+func choose[T any](d *dice, values ...T) T { return storetest.Choose(&d.Dice, values...) }
 
 // amount draws an amount that was made by Units, parsed from a text, or read from the
 // database.
 func (d *dice) amount() Amount {
-	stored := d.number()
+	stored := d.Number()
 	kind, data, err := bson.MarshalValue(stored)
 	if err != nil {
 		return Amount{}
@@ -145,26 +62,26 @@ func newOffline(f *testing.F, ids IDCodec) *Coordinator {
 // ObjectId as well.
 func (d *dice) account() string {
 	hex := "0123456789abcdefABCDEF%02x"
-	switch side := d.roll(16); {
+	switch side := d.Roll(16); {
 	case side < 10:
 		return fmt.Sprintf(hex, side%4)
 	case side < 12:
 		return strings.ToUpper(fmt.Sprintf(hex, side%4))
 	case side == 12:
-		return strings.Repeat("é", 126+d.roll(4))
+		return strings.Repeat("é", 126+d.Roll(4))
 	case side == 13:
 		return ""
 	}
-	return d.text()
+	return d.Text()
 }
 
 // currency draws a currency. A few are too long or not text.
 func (d *dice) currency() string {
-	switch d.roll(8) {
+	switch d.Roll(8) {
 	case 5, 6:
 		return "EUR"
 	case 7:
-		return choose(d, "", "\xff", "\x00") + strings.Repeat("€", d.roll(30))
+		return choose(d, "", "\xff", "\x00") + strings.Repeat("€", d.Roll(30))
 	}
 	return ""
 }
@@ -174,16 +91,16 @@ func (d *dice) currency() string {
 // Some of these get two more in a currency of their own, and some name theirs twice.
 func (d *dice) request() Request {
 	req := Request{ID: "order", Currency: d.currency()}
-	form := d.roll(8)
+	form := d.Roll(8)
 	if form <= 1 {
 		req.From, req.To, req.Amount = d.account(), d.account(), d.amount()
 		return req
 	}
-	if form == 2 && d.roll(2) == 1 {
-		req.ID, req.From = d.text(), d.account()
+	if form == 2 && d.Roll(2) == 1 {
+		req.ID, req.From = d.Text(), d.account()
 	}
 	var total Amount
-	for i := range 1 + d.roll(8) {
+	for i := range 1 + d.Roll(8) {
 		leg := Leg{Ledger: choose(d, "", "", "", "", "", "", "eu", "elsewhere"), Account: d.account(), Amount: d.amount()}
 		req.Legs = append(req.Legs, leg)
 		if i == 0 {
@@ -201,14 +118,14 @@ func (d *dice) request() Request {
 
 // exchange makes a request with legs an exchange, sometimes.
 func (d *dice) exchange(req *Request) {
-	if d.roll(2) == 1 {
+	if d.Roll(2) == 1 {
 		from := Leg{Account: d.account(), Amount: d.amount(), Currency: choose(d, "USD", "EUR", d.currency())}
 		to := from
 		to.Account, to.Amount = d.account(), from.Amount.Neg()
 		req.Legs = append(req.Legs, from, to)
 	}
 	for i := range req.Legs {
-		if req.Legs[i].Currency == "" && d.roll(4) == 3 {
+		if req.Legs[i].Currency == "" && d.Roll(4) == 3 {
 			req.Legs[i].Currency = req.Currency
 		}
 	}
@@ -315,11 +232,11 @@ func FuzzRequest(f *testing.F) {
 		if objectIDs {
 			c = coordinators[1]
 		}
-		first, ok := requirePlan(t, c, (*dice)(&one).request())
+		first, ok := requirePlan(t, c, (&dice{one}).request())
 		if !ok {
 			return
 		}
-		second, ok := requirePlan(t, c, (*dice)(&another).request())
+		second, ok := requirePlan(t, c, (&dice{another}).request())
 		if !ok {
 			return
 		}
@@ -428,10 +345,10 @@ func requireOtherDigest(t *testing.T, planned document.Transfer) {
 
 // key draws a key of metadata, mostly one that may be stored.
 func (d *dice) key() string {
-	if d.roll(8) < 7 {
-		return fmt.Sprintf("key %d", d.roll(20))
+	if d.Roll(8) < 7 {
+		return fmt.Sprintf("key %d", d.Roll(20))
 	}
-	return choose(d, "", "$set", "a.b", "a\x00b", "\xff", d.text())
+	return choose(d, "", "$set", "a.b", "a\x00b", "\xff", d.Text())
 }
 
 // anything draws a Go value. Only some of these can be stored.
@@ -441,25 +358,25 @@ func (d *dice) anything(depth int) any {
 		A any `bson:"a,omitempty"`
 		B *int
 	}
-	switch kind := d.roll(12); {
+	switch kind := d.Roll(12); {
 	case kind < 3:
-		return d.value(depth)
+		return d.Value(depth)
 	case kind == 3 && depth > 0:
 		return []any{d.anything(depth - 1), d.anything(depth - 1)}
 	case kind == 4 && depth > 0:
 		return named{d.key(): d.anything(depth - 1), d.key(): d.anything(depth - 1)}
 	case kind == 5 && depth > 0:
-		return record{A: d.value(depth - 1)}
+		return record{A: d.Value(depth - 1)}
 	case kind == 6 && depth > 0:
 		return map[string]any{d.key(): d.anything(depth - 1)}
 	case kind == 7:
-		return nested(d.roll(70))
+		return nested(d.Roll(70))
 	case kind == 8:
 		return d.amount()
 	case kind == 9:
-		return strings.Repeat(d.text(), d.roll(256)*32)
+		return strings.Repeat(d.Text(), d.Roll(256)*32)
 	}
-	return choose[any](d, nil, 5, uint64(math.MaxUint64), uint8(5), d.text(), []byte{1}, []byte(nil), []any(nil),
+	return choose[any](d, nil, 5, uint64(math.MaxUint64), uint8(5), d.Text(), []byte{1}, []byte(nil), []any(nil),
 		map[string]any(nil), named(nil), (*int)(nil), func() {}, make(chan int), complex(1, 2), time.UnixMilli(5),
 		time.Time{}, time.Unix(1<<60, 0), [2]string{"a", "\xff"},
 		map[int]string{1: "a"}, map[float64]int{math.NaN(): 1}, map[Amount]int{Units(5): 1}, struct{ a int }{5}, bson.Raw{1, 2, 3},
@@ -490,9 +407,9 @@ func FuzzMetadata(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		d := (*dice)(&data)
+		d := &dice{data}
 		metadata := map[string]any{}
-		for range d.roll(4) {
+		for range d.Roll(4) {
 			metadata[d.key()] = d.anything(3)
 		}
 		raw, err := encodeMetadata(metadata)

@@ -18,6 +18,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/mongotest"
+	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
 // answerLimit is how long a call on a healthy server may take.
@@ -86,8 +87,8 @@ func (d *dice) storedAccount(id string, kind money.Kind, currency string) bson.D
 	document := bson.D{{Key: "_id", Value: id}}
 	balances := []any{int64(1000), int32(1000), int64(1) << 49}
 	if kind == money.Decimal {
-		balances = []any{decimalOf("1000.00"), decimalOf("1E+3"), decimalOf("2000000000000000000"),
-			decimalOf("999999999999999999.9999999999999999")} // some sums with these are rounded
+		balances = []any{storetest.Decimal("1000.00"), storetest.Decimal("1E+3"), storetest.Decimal("2000000000000000000"),
+			storetest.Decimal("999999999999999999.9999999999999999")} // some sums with these are rounded
 	}
 	for _, field := range []struct {
 		name string
@@ -97,13 +98,13 @@ func (d *dice) storedAccount(id string, kind money.Kind, currency string) bson.D
 		{"currency", currency}, {"closed", false},
 	} {
 		value := field.sane
-		switch d.roll(8) {
+		switch d.Roll(8) {
 		case 4:
 			continue
 		case 5:
-			value = d.number()
+			value = d.Number()
 		case 6, 7:
-			value = d.value(2)
+			value = d.Value(2)
 		}
 		document = append(document, bson.E{Key: field.name, Value: value})
 	}
@@ -114,7 +115,7 @@ func (d *dice) storedAccount(id string, kind money.Kind, currency string) bson.D
 func richAccount(id string, kind money.Kind, currency string) bson.D {
 	document := bson.D{{Key: "_id", Value: id}, {Key: "balance", Value: int64(1) << 50}, {Key: "floor", Value: bson.MinKey{}}}
 	if kind == money.Decimal {
-		document[1].Value = decimalOf("5000000000000000000.000000000001")
+		document[1].Value = storetest.Decimal("5000000000000000000.000000000001")
 	}
 	if currency != "" {
 		document = append(document, bson.E{Key: "currency", Value: currency})
@@ -171,7 +172,7 @@ func FuzzStoredAccount(f *testing.F) {
 	tooLong = binary.LittleEndian.AppendUint64(tooLong, (6176-20)<<49|0x1ed09bead87c0)
 	f.Add(binary.LittleEndian.AppendUint64(tooLong, 0x378d8e6400000000))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		d := (*dice)(&data)
+		d := &dice{data}
 		amount := choose(d, Units(60), Units(1<<48), Amount{money.Units(60).Decimal()}, Amount{money.Max(money.Decimal)},
 			Units(1), leastDecimal(t))
 		currency := choose(d, "", "", "EUR")
@@ -182,7 +183,7 @@ func FuzzStoredAccount(f *testing.F) {
 		require.True(t, v.store(t, "accounts", richAccount(rich, amount.exact.Kind(), currency)))
 		c := v.coordinator(t)
 		ways := [][2]string{{odd, rich}, {rich, odd}}
-		if d.roll(2) == 1 {
+		if d.Roll(2) == 1 {
 			slices.Reverse(ways)
 		}
 		for _, way := range ways {
@@ -292,9 +293,9 @@ func (l *leftover) storeAccount(t *testing.T, v *vault, d *dice, state State, i 
 	require.True(t, ok)
 	switch state {
 	case StatePreparing, StateRollback:
-		l.marked[leg.Account] = d.roll(2) == 0
+		l.marked[leg.Account] = d.Roll(2) == 0
 	case StateCommitted:
-		l.marked[leg.Account] = d.roll(2) == 0
+		l.marked[leg.Account] = d.Roll(2) == 0
 		l.settled[leg.Account] = !l.marked[leg.Account]
 	case StateSuccess:
 		l.settled[leg.Account] = true
@@ -321,14 +322,14 @@ func damageable() []string {
 
 // damage changes the stored document: a field, a field of a leg, or the legs as a whole.
 func (l *leftover) damage(d *dice) {
-	for range d.roll(4) {
+	for range d.Roll(4) {
 		l.sound = false
-		switch kind := d.roll(8); {
+		switch kind := d.Roll(8); {
 		case kind < 4:
 			name := choose(d, damageable()...)
-			l.set(name, d.value(3))
+			l.set(name, d.Value(3))
 		case kind == 4:
-			i := d.roll(len(l.document)-1) + 1
+			i := d.Roll(len(l.document)-1) + 1
 			l.document = slices.Delete(slices.Clone(l.document), i, i+1)
 		default:
 			l.damageLeg(d)
@@ -354,10 +355,10 @@ func (l *leftover) damageLeg(d *dice) {
 			{Key: "amount", Value: leg.Amount.Value()},
 		}
 	}
-	i := d.roll(len(legs))
-	switch d.roll(6) {
+	i := d.Roll(len(legs))
+	switch d.Roll(6) {
 	case 5:
-		legs[i] = append(legs[i], bson.E{Key: "currency", Value: choose[any](d, "EUR", "", d.value(1))})
+		legs[i] = append(legs[i], bson.E{Key: "currency", Value: choose[any](d, "EUR", "", d.Value(1))})
 	case 0:
 		legs = slices.Delete(legs, i, i+1)
 	case 1:
@@ -365,9 +366,9 @@ func (l *leftover) damageLeg(d *dice) {
 	case 2:
 		legs[i][2].Value = choose(d, l.accounts...)
 	case 3:
-		legs[i][3].Value = d.number()
+		legs[i][3].Value = d.Number()
 	default:
-		legs[i][d.roll(4)].Value = d.value(1)
+		legs[i][d.Roll(4)].Value = d.Value(1)
 	}
 	l.set("legs", legs)
 }
@@ -391,7 +392,7 @@ func FuzzStoredTransfer(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		d := (*dice)(&data)
+		d := &dice{data}
 		c := v.coordinator(t, WithStallThreshold(0), WithStallPolicy(choose(d, Resume, RollBack)))
 		l := v.leftover(t, c, d)
 		l.damage(d)
@@ -399,10 +400,10 @@ func FuzzStoredTransfer(f *testing.F) {
 			return
 		}
 		t.Logf("%v", v.raw(t, "transfers", l.id))
-		for range 1 + d.roll(3) {
+		for range 1 + d.Roll(3) {
 			l.call(t, c, d)
 		}
-		l.call(t, c, &dice{recoverVerb})
+		l.call(t, c, &dice{storetest.Dice{recoverVerb}})
 		if l.sound {
 			l.requireFinal(t, v, c)
 		}

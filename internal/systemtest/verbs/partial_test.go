@@ -22,6 +22,14 @@ func part(id, of string, units int64) transfer.Reversal {
 // rest asks for all that is left of a transfer.
 func rest(id, of string) transfer.Reversal { return transfer.Reversal{ID: id, Of: of, All: true} }
 
+// dyingReversal makes a reversal in a process that dies at a step, whose message is lost.
+func dyingReversal(b *bank.Bank, step bank.Step, reversal transfer.Reversal) {
+	b.Dying(step, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
+		_, err := c.Reverse(ctx, reversal)
+		return err
+	})
+}
+
 // A transfer is reversed in parts, each once, and never by more than it has moved.
 // What is left is told, and the ID of what comes too late stays free.
 func TestReversePart(t *testing.T) {
@@ -226,10 +234,7 @@ func TestReversalWaits(t *testing.T) {
 		b.MustMove("t", 61)
 		_, err := b.Reverse(t.Context(), part("done", "t", 1))
 		require.NoError(t, err)
-		b.Dying(bank.Decision, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
-			_, err := c.Reverse(ctx, part("dead", "t", 20))
-			return err
-		})
+		dyingReversal(b, bank.Decision, part("dead", "t", 20))
 		soon, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		_, err = b.Reverse(soon, part("hasty", "t", 20))
 		cancel()
@@ -270,10 +275,7 @@ func TestAllIsPlannedAnew(t *testing.T) {
 	for _, taken := range []int64{20, 60} {
 		b := bank.New(t, 100, 0)
 		b.MustMove("t", 60)
-		b.Dying(bank.Prepares, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
-			_, err := c.Reverse(ctx, rest("all", "t"))
-			return err
-		})
+		dyingReversal(b, bank.Prepares, rest("all", "t"))
 		_, err := b.Reverse(t.Context(), part("part", "t", taken))
 		require.NoError(t, err)
 		b.RecoverAll()

@@ -1,7 +1,6 @@
 package verbs
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -102,10 +101,7 @@ func TestRequirementOfAReversal(t *testing.T) {
 	_, err := b.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
 	require.NoError(t, err)
 	reversal := transfer.Reversal{ID: "r", Of: "t", All: true}
-	b.Dying(bank.Prepares, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
-		_, err := c.Reverse(ctx, reversal)
-		return err
-	})
+	dyingReversal(b, bank.Prepares, reversal)
 	b.Remove("transfers", "t")
 	b.RecoverAll()
 	rec, err := b.Reverse(t.Context(), reversal)

@@ -163,10 +163,7 @@ func TestReverseAgainAfterTheOriginalWasPurged(t *testing.T) {
 	}
 	_, err := b.Reverse(t.Context(), transfer.Reversal{ID: "r-done", Of: "done", All: true})
 	require.NoError(t, err)
-	b.Dying(bank.Settles, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error { // all is prepared
-		_, err := c.Reverse(ctx, transfer.Reversal{ID: "r-stalled", Of: "stalled", All: true})
-		return err
-	})
+	dyingReversal(b, bank.Settles, rest("r-stalled", "stalled"))
 	b.SetField("accounts", "b", "balance", int64(0))
 	_, err = b.Reverse(t.Context(), transfer.Reversal{ID: "r-refused", Of: "refused", All: true})
 	require.ErrorIs(t, err, transfer.ErrInsufficientFunds)
@@ -240,10 +237,7 @@ func TestReverseEndsWithClose(t *testing.T) {
 	b := bank.New(t, 100, 60)
 	_, err := b.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
 	require.NoError(t, err)
-	b.Dying(bank.Decision, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
-		_, err := c.Reverse(ctx, transfer.Reversal{ID: "r", Of: "t", All: true})
-		return err
-	})
+	dyingReversal(b, bank.Decision, rest("r", "t"))
 	var commands atomic.Int64
 	c := b.NewCoordinator(b.Through(options.Client().SetMonitor(&event.CommandMonitor{
 		Started: func(context.Context, *event.CommandStartedEvent) { commands.Add(1) },
@@ -345,10 +339,7 @@ func TestReversalIsRecovered(t *testing.T) {
 		b := bank.New(t, 100, 60)
 		_, err := b.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
 		require.NoError(t, err)
-		b.Dying(bank.Decision, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
-			_, err := c.Reverse(ctx, transfer.Reversal{ID: "r", Of: "t", All: true})
-			return err
-		})
+		dyingReversal(b, bank.Decision, rest("r", "t"))
 		b.RecoverAll(transfer.WithStallPolicy(policy))
 		rec, err := b.Reverse(t.Context(), transfer.Reversal{ID: "again", Of: "t", All: true})
 		if policy == transfer.Resume {
@@ -369,10 +360,7 @@ func TestReversalOutlivesTheOriginal(t *testing.T) {
 	b := bank.New(t, 100, 0)
 	_, err := b.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
 	require.NoError(t, err)
-	b.Dying(bank.Settles, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
-		_, err := c.Reverse(ctx, transfer.Reversal{ID: "r", Of: "t", All: true})
-		return err
-	})
+	dyingReversal(b, bank.Settles, rest("r", "t"))
 	b.Remove("transfers", "t")
 	b.RecoverAll()
 	rec, err := b.Get(t.Context(), "r")
