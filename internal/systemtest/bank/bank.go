@@ -5,6 +5,8 @@ import (
 	"context"
 	"maps"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -77,15 +79,32 @@ func Over(t *testing.T, db *mongo.Database, opts ...transfer.Option) *Bank {
 // coordinator with the given options.
 func (b *Bank) Wipe(opts ...transfer.Option) {
 	b.T.Helper()
+	b.remove(func(string) bool { return true })
+	b.Coordinator = b.NewCoordinator(b.DB, opts...)
+}
+
+// Clear removes all documents but the notes, and stops all coordinators but the bank's
+// and the given ones, which need not look at the deployment again.
+func (b *Bank) Clear(keep ...*transfer.Coordinator) {
+	b.T.Helper()
+	b.remove(func(collection string) bool { return !strings.HasSuffix(collection, ".transfer") }, append(keep, b.Coordinator)...)
+}
+
+// remove stops all coordinators but some, and removes the documents of some collections.
+func (b *Bank) remove(from func(collection string) bool, keep ...*transfer.Coordinator) {
+	b.T.Helper()
 	b.mu.Lock()
 	used := b.coordinators
-	b.coordinators, b.Wires = nil, nil
+	b.coordinators, b.Wires = keep, nil
 	b.mu.Unlock()
 	for _, c := range used {
-		Kill(c)
+		if !slices.Contains(keep, c) {
+			Kill(c)
+		}
 	}
 	names, err := b.DB.ListCollectionNames(b.T.Context(), bson.D{})
 	require.NoError(b.T, err)
+	names = slices.DeleteFunc(names, func(name string) bool { return !from(name) })
 	hasty := b.DB.Client().Database(b.DB.Name(), options.Database().SetWriteConcern(writeconcern.W1()))
 	for i, name := range names {
 		db := hasty
@@ -95,7 +114,6 @@ func (b *Bank) Wipe(opts ...transfer.Option) {
 		_, err := db.Collection(name).DeleteMany(b.T.Context(), bson.D{})
 		require.NoError(b.T, err)
 	}
-	b.Coordinator = b.NewCoordinator(b.DB, opts...)
 }
 
 // Renew wipes the bank for a test, or a subtest of its test, and opens accounts a, b, c …

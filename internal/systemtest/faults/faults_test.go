@@ -79,12 +79,13 @@ func (s scenario) strikeAll(t *testing.T, policy transfer.StallPolicy, faults []
 	t.Run(fmt.Sprintf("%s/policy=%d", s.name, policy), func(t *testing.T) {
 		t.Parallel()
 		b := bank.NewBare(t)
-		commands, _ := s.strike(b, strike{point: -1, policy: policy})
+		recoverer := b.NewRecoverer(append(s.options(b.DB), transfer.WithStallPolicy(policy))...)
+		commands, _ := s.strike(b, recoverer, strike{point: -1, policy: policy})
 		strikes := 0
 		for _, f := range faults {
 			for f.point = range count(commands, f.of) {
-				b.Wipe()
-				if _, struck := s.strike(b, f); struck {
+				b.Clear(recoverer)
+				if _, struck := s.strike(b, recoverer, f); struck {
 					strikes++
 				}
 			}
@@ -130,9 +131,9 @@ func (s scenario) begin(b *bank.Bank) {
 	}
 }
 
-// strike runs the scenario on a bank that nobody has used yet, with a fault at one of its
-// commands. It returns the commands, and whether there was a fault.
-func (s scenario) strike(b *bank.Bank, f strike) (commands []string, struck bool) {
+// strike runs the scenario on an empty bank, with a fault at one of its commands.
+// It returns the commands, and whether there was a fault.
+func (s scenario) strike(b *bank.Bank, recoverer *transfer.Coordinator, f strike) (commands []string, struck bool) {
 	t := b.T
 	t.Helper()
 	s.begin(b)
@@ -159,7 +160,6 @@ func (s scenario) strike(b *bank.Bank, f strike) (commands []string, struck bool
 	if !f.die || !w.HasStruck() {
 		bank.RequireAnswer(t, s.calm, told, story)
 	}
-	recoverer := b.NewRecoverer(append(s.options(b.DB), transfer.WithStallPolicy(f.policy))...)
 	if f.die {
 		require.Empty(t, b.MustAudit().Findings, story)
 	}
