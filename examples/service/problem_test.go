@@ -182,6 +182,9 @@ func TestAnswersToStoredFailures(t *testing.T) {
 		rec.State = transfer.StateFail
 		again := answeredWith(t, rec, &transfer.RefusedError{Err: transfer.ErrAccountClosed})
 		assert.Equal(t, first.Body.String(), again.Body.String(), code)
+		for _, other := range []error{transfer.ErrIDConflict, transfer.ErrInDoubt} { // not about what is stored
+			assert.Equal(t, kindOf(other).code, answeredWith(t, rec, other).is(kindOf(other).status).errorCode())
+		}
 	}
 	rec := transfer.Record{ID: "order-17", State: transfer.StateFail, Failure: &transfer.Failure{Code: "unheardOf", Message: "why"}}
 	assert.Equal(t, "cancelled", answeredWith(t, rec, transfer.ErrCancelled).is(http.StatusUnprocessableEntity).errorCode())
