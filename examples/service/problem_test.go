@@ -190,6 +190,18 @@ func TestAnswersToStoredFailures(t *testing.T) {
 	assert.Equal(t, "cancelled", answeredWith(t, rec, transfer.ErrCancelled).is(http.StatusUnprocessableEntity).errorCode())
 }
 
+// A refund that came too late was refused by a transfer, which is no account.
+func TestLateRefundNamesNoAccount(t *testing.T) {
+	t.Parallel()
+	for account, want := range map[string]string{"order-17": "", "alice": "alice"} {
+		rec := transfer.Record{
+			ID: "back", State: transfer.StateFail, Reverses: "order-17", Failure: &transfer.Failure{Code: "reversalExceeds", Account: account},
+		}
+		told := answeredWith(t, rec, &transfer.RefusedError{Err: transfer.ErrReversalExceeds}).is(http.StatusUnprocessableEntity)
+		assert.Equal(t, want, told.problem().Transfer.Failure.Account)
+	}
+}
+
 // A transfer that is rolled back for good, though not all of the money is back, was
 // cancelled as it was asked for.
 func TestRolledBackAndStuck(t *testing.T) {
