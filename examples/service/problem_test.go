@@ -172,12 +172,13 @@ func TestAnswersToStoredFailures(t *testing.T) {
 	}
 	for _, code := range codes {
 		rec := transfer.Record{
-			ID: "order-17", State: transfer.StateRollback, Failure: &transfer.Failure{Code: code, Account: "alice", Message: "why"},
+			ID: "order-17", State: transfer.StateRollback, Failure: &transfer.Failure{Code: code, Account: "alice", Message: "by db-7"},
 		}
 		first := answeredWith(t, rec, transfer.ErrCancelled).is(http.StatusUnprocessableEntity)
 		assert.Equal(t, code, first.errorCode())
 		assert.Equal(t, "/transfers/order-17", first.problem().Instance)
 		assert.Equal(t, stateFailed, first.problem().Transfer.State)
+		assert.Equal(t, kindOfFailure(code).hidden, !strings.Contains(first.Body.String(), "db-7"), code)
 		assert.NotContains(t, []next{repeatRequest, lookAtIt}, first.problem().Next, code)
 		rec.State = transfer.StateFail
 		again := answeredWith(t, rec, &transfer.RefusedError{Err: transfer.ErrAccountClosed})
@@ -195,7 +196,7 @@ func TestLateRefundNamesNoAccount(t *testing.T) {
 	t.Parallel()
 	for account, want := range map[string]string{"order-17": "", "alice": "alice"} {
 		rec := transfer.Record{
-			ID: "back", State: transfer.StateFail, Reverses: "order-17", Failure: &transfer.Failure{Code: "reversalExceeds", Account: account},
+			ID: "back", State: transfer.StateFail, Reverses: "order-17", Failure: &transfer.Failure{Code: "reversalExceeds", Account: account, Message: "why"},
 		}
 		told := answeredWith(t, rec, &transfer.RefusedError{Err: transfer.ErrReversalExceeds}).is(http.StatusUnprocessableEntity)
 		assert.Equal(t, want, told.problem().Transfer.Failure.Account)
