@@ -196,7 +196,8 @@ func TestLateRefundNamesNoAccount(t *testing.T) {
 	t.Parallel()
 	for account, want := range map[string]string{"order-17": "", "alice": "alice"} {
 		rec := transfer.Record{
-			ID: "back", State: transfer.StateFail, Reverses: "order-17", Failure: &transfer.Failure{Code: "reversalExceeds", Account: account, Message: "why"},
+			ID: "back", State: transfer.StateFail, Reverses: "order-17",
+			Failure: &transfer.Failure{Code: "reversalExceeds", Account: account, Message: "why"},
 		}
 		told := answeredWith(t, rec, &transfer.RefusedError{Err: transfer.ErrReversalExceeds}).is(http.StatusUnprocessableEntity)
 		assert.Equal(t, want, told.problem().Transfer.Failure.Account)
