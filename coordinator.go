@@ -16,6 +16,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/history"
 	"github.com/mongotransfer/transfer/internal/lookout"
 	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/patience"
 	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/queries"
 	"github.com/mongotransfer/transfer/internal/repair"
@@ -37,6 +38,7 @@ type Coordinator struct {
 	store      *mongostore.Store
 	engine     *engine.Engine
 	lookout    *lookout.Lookout
+	patience   *patience.Patience
 	lines      lines
 	originals  lines // the callers who reverse each transfer
 	log        *slog.Logger
@@ -94,6 +96,7 @@ func NewCoordinator(db *mongo.Database, opts ...Option) (*Coordinator, error) {
 		store:      store,
 		engine:     running,
 		lookout:    lookout.New(queries, s.logger, now),
+		patience:   patience.New(catalog),
 		log:        s.logger,
 		now:        now,
 		wake:       make(chan struct{}, 1),

@@ -270,3 +270,47 @@ func decimal(text string) transfer.Amount {
 	}
 	return amount
 }
+
+// A payout is submitted before the money for it is there. It waits for it until the end
+// of the month, say, and its record says so.
+func ExampleRequest_awaitFundsUntil() {
+	err := inBank(func(ctx context.Context, _ *mongo.Database, coord *transfer.Coordinator) error {
+		working, stop := context.WithCancel(ctx)
+		defer stop()
+		ended := make(chan error, 1)
+		go func() { ended <- coord.Run(working) }()
+		rec, err := coord.Submit(ctx, transfer.Request{
+			ID: "payout", From: "bob", To: "alice", Amount: transfer.Units(100),
+			AwaitFundsUntil: time.Now().Add(30 * 24 * time.Hour),
+		})
+		look := time.NewTicker(50 * time.Millisecond)
+		defer look.Stop()
+		for err == nil && rec.Waiting == nil {
+			<-look.C
+			rec, err = coord.Get(ctx, "payout")
+		}
+		if err != nil {
+			return err
+		}
+		fmt.Println(rec.State, rec.Waiting.Code, rec.Waiting.Account, rec.Failure == nil)
+		_, err = coord.Transfer(ctx, transfer.Request{
+			ID: "salary", From: "alice", To: "bob", Amount: transfer.Units(100),
+		})
+		if err != nil {
+			return err
+		}
+		rec, err = coord.Wait(ctx, "payout")
+		if err != nil {
+			return err
+		}
+		fmt.Println(rec.State)
+		stop()
+		return <-ended
+	})
+	if err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// Initiated insufficientFunds bob true
+	// Success
+}

@@ -50,8 +50,8 @@ func (c *Coordinator) Hold(ctx context.Context, req Request, expiresIn time.Dura
 	if expiresIn < time.Millisecond || expiresIn > longestHold {
 		return Record{}, invalid("a hold lasts between 1ms and %s, not %s", longestHold, expiresIn)
 	}
-	if !req.NotBefore.IsZero() {
-		return Record{}, invalid("NotBefore is for Submit")
+	if err := req.forNow(); err != nil {
+		return Record{}, err
 	}
 	t, err := c.plan(req)
 	if err != nil {

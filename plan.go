@@ -19,7 +19,7 @@ import (
 // Limits of a request.
 const (
 	maxLegs = 1000
-	maxYear = 9999 // of NotBefore, and of the bounds of queries
+	maxYear = 9999 // of the times of requests, and of the bounds of queries
 )
 
 // The first byte of every digest says how it was computed: from legs and currency alone,

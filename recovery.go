@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 
+	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/engine"
+	"github.com/mongotransfer/transfer/internal/patience"
 	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/recovery"
 )
@@ -183,11 +185,17 @@ func (c *Coordinator) finishStalled(
 	return recovery.Result{Result: result, Err: err, Unanswered: unanswered}
 }
 
-// runSubmitted runs one submitted transfer, unless another worker was first.
+// runSubmitted runs one submitted transfer, unless another worker was first, or it waits
+// for funds.
 // After the limit the transfer goes on in the background, and others get its slot.
 func (c *Coordinator) runSubmitted(ctx context.Context, t document.Transfer) (recovery.Ending, error) {
 	limited, cancel := context.WithTimeout(ctx, recovery.Limit)
 	defer cancel()
+	over, how, err := c.admit(limited, t)
+	if over == nil {
+		return how, err
+	}
+	defer over()
 	line := c.lineOf(ctx, "run", t.ID)
 	a := c.execute(limited, t, terms{start: protocol.Start{Claim: protocol.FromInitiated, WaitWhileBusy: true}})
 	if a.done { // else another worker was first
@@ -200,6 +208,33 @@ func (c *Coordinator) runSubmitted(ctx context.Context, t document.Transfer) (re
 		return recovery.Unanswered, a.err
 	}
 	return recovery.Inconclusive, a.err
+}
+
+// admit looks at a submitted transfer that may wait for funds before it is run, and puts
+// it off where they are lacking.
+// Otherwise it returns a function to be called when the transfer has been run.
+func (c *Coordinator) admit(
+	ctx context.Context, t document.Transfer,
+) (over func(), how recovery.Ending, err error) {
+	if !patience.Waits(t) || sound(t) != nil { // who runs it says what is wrong
+		return func() {}, 0, nil
+	}
+	line := c.lineOf(ctx, "postpone", t.ID)
+	admitted := false
+	if err = c.connect(ctx, &t); err == nil {
+		admitted, over, err = c.patience.Admit(ctx, t)
+	}
+	if admitted {
+		return over, 0, nil
+	}
+	line.end(ctx, &Record{ID: t.ID, State: StateInitiated}, err)
+	switch {
+	case err == nil, refused(err):
+		return nil, recovery.Answered, err
+	case errors.Is(err, collections.ErrUnsupported), ctx.Err() != nil:
+		return nil, recovery.Inconclusive, err
+	}
+	return nil, recovery.Unanswered, err
 }
 
 // gaveUp reports whether an error says that a cluster has not answered, and not that the

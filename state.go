@@ -87,6 +87,18 @@ type Record struct {
 	// NotBefore is when a worker may begin with the transfer.
 	// The zero time means at once.
 	NotBefore time.Time
+	// AwaitFundsUntil is how long the transfer waits for funds, as Submit has stored it.
+	// The zero time means that it doesn't wait.
+	AwaitFundsUntil time.Time
+	// Waiting says whose money a worker has found lacking, in the form of a refusal.
+	// Nothing is refused: it is set in StateInitiated, until the transfer is run.
+	Waiting *Failure
+	// NextTry is when a worker looks at the accounts again.
+	// It is zero where Waiting is nil.
+	NextTry time.Time
+	// Postponed counts how often a worker has found money lacking, and put the transfer
+	// off.
+	Postponed int
 	// PurgeAt is when the transfer is removed, and its ID forgotten.
 	// It is zero while the transfer is not final, and always without [WithRetention].
 	PurgeAt time.Time
@@ -137,8 +149,21 @@ func recordOf(t document.Transfer) Record {
 	if currency, one := t.OneCurrency(); one {
 		r.Currency = currency
 	}
+	r.addPatience(t)
 	r.Metadata = decodeMetadata(t.Metadata)
 	return r
+}
+
+// addPatience adds how long a transfer waits for funds, and since when it does.
+func (r *Record) addPatience(t document.Transfer) {
+	r.AwaitFundsUntil, r.Postponed = t.FundsUntil, int(t.Postponed)
+	if t.Postponed == 0 {
+		return
+	}
+	r.NotBefore = t.AskedNotBefore
+	if t.State == protocol.Initiated {
+		r.Waiting, r.NextTry = failureOf(t.Waiting), t.NotBefore
+	}
 }
 
 // legsFrom returns movements as the API has them.

@@ -316,7 +316,8 @@ func (l *leftover) storeAccount(t *testing.T, v *vault, d *dice, state State, i 
 // damageable returns the fields of a transfer, and some unknown names.
 func damageable() []string {
 	return []string{"state", "legs", "digest", "epoch", "owner", "createdAt", "lastModified", "open", "failure", "currency", "clean",
-		"attempts", "committedAt", "notBefore", "metadata", "verified", "State", "Legs", "effects",
+		"attempts", "committedAt", "notBefore", "fundsUntil", "postponed", "waiting", "askedNotBefore",
+		"metadata", "verified", "State", "Legs", "effects",
 		"stuck", "stuckAt", "purgeAt"}
 }
 

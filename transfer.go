@@ -49,6 +49,14 @@ type Request struct {
 	// requests with the same ID, that of the first counts.
 	// Defaults to the zero time: at once.
 	NotBefore time.Time
+	// AwaitFundsUntil is how long the transfer waits while an account that it takes
+	// money from has too little, by the server's clock.
+	// It is for Submit only, and not for AtMost.
+	// See [Coordinator.Submit] for what it waits for, and what it doesn't.
+	// It is rounded up to the millisecond, is not before NotBefore, and is not part of
+	// the payload: of two requests with the same ID, that of the first counts.
+	// Defaults to the zero time: it doesn't wait, and the first lack is a refusal.
+	AwaitFundsUntil time.Time
 	// Metadata is stored with the transfer and is not part of the payload.
 	// It is read back as the driver decodes it: a whole number as int32 or int64, a time
 	// as bson.DateTime, a map in it as bson.D, a list as bson.A.
@@ -130,8 +138,8 @@ func (c *Coordinator) Transfer(ctx context.Context, req Request) (rec Record, er
 	if err != nil {
 		return Record{}, err
 	}
-	if !req.NotBefore.IsZero() {
-		return Record{}, invalid("NotBefore is for Submit")
+	if err := req.forNow(); err != nil {
+		return Record{}, err
 	}
 	if err := c.prepared(ctx, &t); err != nil {
 		return Record{}, err
@@ -175,6 +183,25 @@ func (c *Coordinator) TransferMany(ctx context.Context, requests []Request) ([]R
 //     Another try needs a new ID.
 //   - ErrInDoubt: it may be stored. Ask again with the same ID.
 //   - all others: as [Coordinator.Transfer].
+//
+// With [Request].AwaitFundsUntil it waits for money.
+// Before a worker claims it, the worker looks at its accounts.
+// While one of them has too little, the transfer stays in StateInitiated, and is looked
+// at again after about a second, then after two, and so on up to a minute.
+// Record.Waiting says whose money is lacking, and Record.NextTry when the next look is.
+// From AwaitFundsUntil on, a worker runs it for good, whatever is there by then.
+//
+//   - Only funds are waited for.
+//     Where an account is missing, closed, frozen, or of another currency or kind of
+//     amounts, it is run at once, and refused.
+//   - Nothing is reserved while it waits, and no order is kept among those that wait: a
+//     small one may be run before a large one.
+//   - A look is a guess.
+//     If others take the money between the look and the debit, the transfer is refused
+//     with ErrInsufficientFunds, for good.
+//     One process never counts the same money for two that have waited.
+//   - Money that comes in is noticed by the next look.
+//     A Transfer with the same ID doesn't wait for that.
 func (c *Coordinator) Submit(ctx context.Context, req Request) (rec Record, err error) {
 	line := c.lineOf(ctx, "submit", req.ID)
 	defer func() { line.end(ctx, &rec, err) }()
@@ -182,7 +209,7 @@ func (c *Coordinator) Submit(ctx context.Context, req Request) (rec Record, err 
 	if err != nil {
 		return Record{}, err
 	}
-	if t.NotBefore, err = startOf(req.NotBefore); err != nil {
+	if err := schedule(&t, req); err != nil {
 		return Record{}, err
 	}
 	if err := c.prepared(ctx, &t); err != nil {
@@ -220,16 +247,45 @@ func (c *Coordinator) prepared(ctx context.Context, t *document.Transfer) error 
 	return c.early(t.ID, c.fixAmount(ctx, t))
 }
 
-// startOf returns the time from which a worker may begin, as it is stored.
+// schedule sets when a worker may begin with a transfer, and how long it waits for funds.
+func schedule(t *document.Transfer, req Request) (err error) {
+	if t.NotBefore, err = storedTime("NotBefore", req.NotBefore); err != nil {
+		return err
+	}
+	if t.FundsUntil, err = storedTime("AwaitFundsUntil", req.AwaitFundsUntil); err != nil {
+		return err
+	}
+	switch {
+	case t.FundsUntil.IsZero():
+	case req.AtMost:
+		return invalid("AtMost moves what is there, and does not wait: see AwaitFundsUntil")
+	case t.FundsUntil.Before(t.NotBefore):
+		return invalid("AwaitFundsUntil lies before NotBefore")
+	}
+	return nil
+}
+
+// forNow refuses what only Submit heeds.
+func (req Request) forNow() error {
+	switch {
+	case !req.NotBefore.IsZero():
+		return invalid("NotBefore is for Submit")
+	case !req.AwaitFundsUntil.IsZero():
+		return invalid("AwaitFundsUntil is for Submit")
+	}
+	return nil
+}
+
+// storedTime returns a time of a request as it is stored.
 // It is never earlier than what was asked for.
-func startOf(notBefore time.Time) (time.Time, error) {
-	if notBefore.IsZero() {
+func storedTime(what string, asked time.Time) (time.Time, error) {
+	if asked.IsZero() {
 		return time.Time{}, nil
 	}
-	if err := checkTime("NotBefore", notBefore); err != nil {
+	if err := checkTime(what, asked); err != nil {
 		return time.Time{}, err
 	}
-	return notBefore.Add(time.Millisecond - 1).Truncate(time.Millisecond).UTC(), nil
+	return asked.Add(time.Millisecond - 1).Truncate(time.Millisecond).UTC(), nil
 }
 
 // wakeWorker wakes a worker of this process, if one is asleep.

@@ -29,7 +29,10 @@ type Transfer struct {
 
 // timeFields returns the fields of a transfer that are dates.
 func timeFields() []string {
-	return []string{"createdAt", "lastModified", "committedAt", "notBefore", "stuckAt", "expiresAt", "purgeAt"}
+	return []string{
+		"createdAt", "lastModified", "committedAt", "notBefore", "askedNotBefore", "fundsUntil",
+		"stuckAt", "expiresAt", "purgeAt",
+	}
 }
 
 // typeOfMetadata projects a document to the field stored, and metadata that nobody can

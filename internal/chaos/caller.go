@@ -163,14 +163,17 @@ func (c *caller) named(req transfer.Request, call string) transfer.Request {
 	return req
 }
 
-// submit leaves a transfer to any worker, sometimes for a later time, and sometimes waits
-// for it.
+// submit leaves a transfer to any worker, sometimes for a later time, and sometimes for
+// when the money is there, and sometimes waits for it.
 func (c *caller) submit(ctx context.Context, id string) {
-	later := c.rng.IntN(2) == 0
+	later, patient := c.rng.IntN(2) == 0, c.rng.IntN(2) == 0
 	e := c.call(ctx, verbSubmit, id, func(ctx context.Context, name string) (transfer.Record, error) {
 		req := c.named(c.bank.request(id), name)
 		if later {
 			req.NotBefore = time.Now().Add(time.Second)
+		}
+		if patient {
+			req.AwaitFundsUntil = time.Now().Add(3 * time.Second)
 		}
 		return c.coord.Submit(ctx, req)
 	})

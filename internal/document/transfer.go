@@ -81,7 +81,15 @@ type Transfer struct {
 	// CommittedAt is the server's time of the decision.
 	CommittedAt time.Time `bson:"committedAt,omitempty"`
 	// NotBefore is the time of a scheduled transfer.
+	// Once the transfer was put off, it is the time of the next look.
 	NotBefore time.Time `bson:"notBefore,omitempty"`
+	// FundsUntil is how long a submitted transfer waits for funds that are lacking.
+	FundsUntil time.Time `bson:"fundsUntil,omitempty"`
+	// Postponed counts how often it was put off, and Waiting is the latest reason.
+	Postponed int64    `bson:"postponed,omitempty"`
+	Waiting   *Failure `bson:"waiting,omitempty"`
+	// AskedNotBefore is what NotBefore was before the transfer was first put off.
+	AskedNotBefore time.Time `bson:"askedNotBefore,omitempty"`
 	// Failure says why it was rolled back.
 	Failure *Failure `bson:"failure,omitempty"`
 	// Metadata is the user's.

@@ -12,7 +12,7 @@ import (
 
 // Encode encodes a new transfer, as the tags of its type say.
 func (t *Transfer) Encode() bson.Raw {
-	m := wire.NewMessage(320 + len(t.ID) + len(t.Owner) + len(t.Currency) + len(t.Reverses) + t.listBytes())
+	m := wire.NewMessage(340 + len(t.ID) + len(t.Owner) + len(t.Currency) + len(t.Reverses) + t.listBytes())
 	m.Text("_id", t.ID)
 	m.Text("state", string(t.State))
 	m.Flag("open", t.Open)
@@ -30,6 +30,9 @@ func (t *Transfer) Encode() bson.Raw {
 	m.Date("lastModified", t.LastModified)
 	if !t.NotBefore.IsZero() {
 		m.Date("notBefore", t.NotBefore)
+	}
+	if !t.FundsUntil.IsZero() {
+		m.Date("fundsUntil", t.FundsUntil)
 	}
 	if t.Hold {
 		m.Flag("hold", true)

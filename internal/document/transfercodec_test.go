@@ -24,7 +24,8 @@ func TestEncodeAllocatesLittle(t *testing.T) {
 		leg := document.Leg{Ledger: text, Namespace: text, Account: text, Amount: half, Currency: text}
 		tr := document.Transfer{
 			ID: text, State: protocol.Initiated, Open: true, Legs: []document.Leg{leg, leg}, Currency: text,
-			Digest: document.Digest{Format: document.Format, Sum: make([]byte, 33)}, Owner: text, CreatedAt: now, LastModified: now, NotBefore: now,
+			Digest: document.Digest{Format: document.Format, Sum: make([]byte, 33)}, Owner: text, CreatedAt: now, LastModified: now,
+			NotBefore: now, FundsUntil: now,
 			Hold: true, ExpiresAt: now, AtMost: &half, Reverses: text, Metadata: metadata,
 			Effects: []document.Effect{{Documents: text, Namespace: text, ID: wire.RawText(text), Require: metadata, Set: metadata}},
 		}

@@ -72,7 +72,8 @@ func harmToTransfers(x index) string {
 func transferFields() []string {
 	return []string{
 		"state", "open", "legs", "effects", "currency", "digest", "epoch", "owner", "attempts", "clean", "createdAt", "lastModified",
-		"committedAt", "notBefore", "failure", "stuck", "stuckAt", "purgeAt", "hold", "held", "expiresAt", "posted", "atMost",
+		"committedAt", "notBefore", "fundsUntil", "postponed", "waiting", "askedNotBefore",
+		"failure", "stuck", "stuckAt", "purgeAt", "hold", "held", "expiresAt", "posted", "atMost",
 		"reverses", "reversedBy", "pending", "fence", "verified",
 	}
 }

@@ -24,6 +24,7 @@ func (b *bank) full(id string) *mongostore.Attempt {
 	a.Transfer.Currency = "EUR"
 	a.Transfer.Metadata = encode(bson.M{"order": "17"})
 	a.Transfer.NotBefore = time.UnixMilli(1_700_000_000_000).UTC()
+	a.Transfer.FundsUntil = time.UnixMilli(1_800_000_000_000).UTC()
 	return a
 }
 
@@ -49,9 +50,10 @@ func (b *bank) shape(id string, changes bson.M) bson.M {
 			bson.M{"ledger": "", "ns": b.DB.Name() + ".accounts", "account": "alice", "amount": int64(-60)},
 			bson.M{"ledger": "eu", "ns": b.DB.Name() + ".accounts_eu", "account": "bob", "amount": decimal("60.50"), "currency": "USD"},
 		},
-		"digest":    bson.Binary{Subtype: 0x80, Data: []byte{1, 42}},
-		"metadata":  bson.M{"order": "17"},
-		"notBefore": bson.DateTime(1_700_000_000_000),
+		"digest":     bson.Binary{Subtype: 0x80, Data: []byte{1, 42}},
+		"metadata":   bson.M{"order": "17"},
+		"notBefore":  bson.DateTime(1_700_000_000_000),
+		"fundsUntil": bson.DateTime(1_800_000_000_000),
 	}
 	for key, value := range changes {
 		shape[key] = value

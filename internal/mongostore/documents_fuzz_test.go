@@ -67,7 +67,7 @@ func whole(s *storetest.Rooms) document.Transfer {
 			{Ledger: "eu", Namespace: s.Namespace("eu"), Account: "bob", Amount: dec("60.50"), Currency: "USD"},
 		},
 		CreatedAt: time.UnixMilli(1).UTC(), LastModified: time.UnixMilli(2).UTC(), CommittedAt: time.UnixMilli(3).UTC(),
-		NotBefore: time.UnixMilli(4).UTC(), Metadata: encode(bson.M{"a": 1}),
+		NotBefore: time.UnixMilli(4).UTC(), FundsUntil: time.UnixMilli(5).UTC(), Metadata: encode(bson.M{"a": 1}),
 		Failure: &document.Failure{Code: "cancelled", Ledger: "eu", Account: "bob", Message: "because", Detail: "more", Others: 2},
 	}
 }

@@ -2,6 +2,7 @@ package queries_test
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
@@ -57,8 +58,8 @@ func TestScheduledGoByTheServersClock(t *testing.T) {
 	}
 }
 
-// A worker examines only what is due: neither transfers that are scheduled for later,
-// however many there are, nor finished ones.
+// A worker examines only what is due: neither transfers that are scheduled for later, or
+// were put off because they lack funds, however many there are, nor finished ones.
 func TestSearchForWorkSkipsWhatIsLater(t *testing.T) {
 	t.Parallel()
 	b := storetest.New(t)
@@ -67,7 +68,10 @@ func TestSearchForWorkSkipsWhatIsLater(t *testing.T) {
 	for i := range 2000 {
 		later := bson.M{"_id": fmt.Sprint("later", i), "state": "Initiated", "open": true, "epoch": int64(0),
 			"createdAt": time.Now(), "notBefore": time.Now().Add(time.Hour)}
-		others = append(others, later, bson.M{"_id": fmt.Sprint("done", i), "state": "Success", "epoch": int64(1), "createdAt": time.Now()})
+		putOff := maps.Clone(later)
+		maps.Copy(putOff, bson.M{"_id": fmt.Sprint("put off", i), "fundsUntil": time.Now().Add(time.Hour), "postponed": int64(9)})
+		done := bson.M{"_id": fmt.Sprint("done", i), "state": "Success", "epoch": int64(1), "createdAt": time.Now()}
+		others = append(others, later, putOff, done)
 	}
 	_, err := b.DB.Collection("transfers").InsertMany(t.Context(), others)
 	require.NoError(t, err)

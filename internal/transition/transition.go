@@ -1,7 +1,7 @@
 // Package transition has the updates of a transfer's own document: claims, decisions, the
-// mark of a hold, finishes, the write that proves ownership, and the note of what keeps a
-// transfer from its end. Each says what it requires and what it changes; nothing is sent
-// here.
+// mark of a hold, finishes, the write that proves ownership, the note of what keeps a
+// transfer from its end, and the one that puts a submitted transfer off. Each says what
+// it requires and what it changes; nothing is sent here.
 package transition
 
 import (

@@ -360,36 +360,6 @@ func (v *guarded) migrationVerbs() []verb {
 	}
 }
 
-// workerVerbs run the transfers that root has submitted, and recover.
-func (v *guarded) workerVerbs() []verb {
-	return []verb{
-		{"run", func(ctx context.Context, c *transfer.Coordinator, id string) error {
-			_, err := v.all.Submit(ctx, oneUnit(id))
-			require.NoError(v.t, err)
-			running, stop := context.WithCancel(ctx)
-			defer stop()
-			ended := make(chan error, 1)
-			go func() { ended <- c.Run(running) }()
-			done := make(chan error, 1)
-			go func() {
-				_, err := v.all.Wait(running, id)
-				done <- err
-			}()
-			select {
-			case err := <-ended:
-				return err
-			case err := <-done:
-				stop()
-				return errors.Join(err, <-ended)
-			}
-		}},
-		{"recover", func(ctx context.Context, c *transfer.Coordinator, _ string) error {
-			_, err := c.Recover(ctx)
-			return err
-		}},
-	}
-}
-
 // timed runs a verb and requires that it returns at once.
 func (v *guarded) timed(what verb, c *transfer.Coordinator, id string) error {
 	v.t.Helper()

@@ -88,6 +88,8 @@ func transferCalls(t *testing.T) map[string]map[string]bad {
 	later.NotBefore = time.Now().Add(time.Hour)
 	never := bank.Move("new", "a", "b", 1)
 	never.NotBefore = time.Unix(math.MaxInt32<<16, 0)
+	patient := bank.Move("new", "a", "b", 1)
+	patient.AwaitFundsUntil = time.Now().Add(time.Hour)
 	hold := func(req transfer.Request, expiresIn time.Duration) method {
 		return func(ctx context.Context, c *transfer.Coordinator) error {
 			return bank.ErrorOf(c.Hold(ctx, req, expiresIn))
@@ -98,7 +100,9 @@ func transferCalls(t *testing.T) map[string]map[string]bad {
 			return bank.ErrorOf(c.Transfer(ctx, req))
 		}), map[string]bad{"later": {func(ctx context.Context, c *transfer.Coordinator) error {
 			return bank.ErrorOf(c.Transfer(ctx, later))
-		}, "NotBefore is for Submit"}}),
+		}, "NotBefore is for Submit"}, "patient": {func(ctx context.Context, c *transfer.Coordinator) error {
+			return bank.ErrorOf(c.Transfer(ctx, patient))
+		}, "AwaitFundsUntil is for Submit"}}),
 		"Coordinator.TransferMany": withBadRequests(t, func(ctx context.Context, c *transfer.Coordinator, req transfer.Request) error {
 			_, errs := c.TransferMany(ctx, []transfer.Request{req})
 			return errs[0]
@@ -107,15 +111,39 @@ func transferCalls(t *testing.T) map[string]map[string]bad {
 			return bank.ErrorOf(c.Submit(ctx, req))
 		}), map[string]bad{"never": {func(ctx context.Context, c *transfer.Coordinator) error {
 			return bank.ErrorOf(c.Submit(ctx, never))
-		}, "NotBefore lies beyond the years 0 to 9999"}}),
+		}, "NotBefore lies beyond the years 0 to 9999"}}, impatient()),
 		"Coordinator.Hold": and(withBadRequests(t, func(ctx context.Context, c *transfer.Coordinator, req transfer.Request) error {
 			return bank.ErrorOf(c.Hold(ctx, req, time.Hour))
 		}), map[string]bad{
 			"later":   {hold(later, time.Hour), "NotBefore is for Submit"},
+			"patient": {hold(patient, time.Hour), "AwaitFundsUntil is for Submit"},
 			"no time": {hold(bank.Move("new", "a", "b", 1), 0), "a hold lasts between 1ms and"},
 			"past":    {hold(bank.Move("new", "a", "b", 1), -time.Hour), "a hold lasts between 1ms and"},
 			"endless": {hold(bank.Move("new", "a", "b", 1), math.MaxInt64), "a hold lasts between 1ms and"},
 		}),
+	}
+}
+
+// impatient are submissions that can't wait for funds as they ask to.
+func impatient() map[string]bad {
+	submit := func(change func(*transfer.Request)) method {
+		return func(ctx context.Context, c *transfer.Coordinator) error {
+			req := bank.Move("new", "a", "b", 1)
+			req.AwaitFundsUntil = time.Now().Add(time.Hour)
+			change(&req)
+			return bank.ErrorOf(c.Submit(ctx, req))
+		}
+	}
+	return map[string]bad{
+		"patient beyond the calendar": {submit(func(req *transfer.Request) {
+			req.AwaitFundsUntil = time.Unix(math.MaxInt32<<16, 0)
+		}), "AwaitFundsUntil lies beyond the years 0 to 9999"},
+		"patient before it begins": {submit(func(req *transfer.Request) {
+			req.NotBefore = req.AwaitFundsUntil.Add(time.Second)
+		}), "AwaitFundsUntil lies before NotBefore"},
+		"patient with what is there": {submit(func(req *transfer.Request) {
+			req.AtMost = true
+		}), "AtMost moves what is there, and does not wait"},
 	}
 }
 

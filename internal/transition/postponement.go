@@ -1,0 +1,71 @@
+package transition
+
+import (
+	"time"
+
+	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
+)
+
+// Postponement puts off a submitted transfer that lacks funds.
+//
+// It requires that nobody has claimed the transfer or put it off since it was read. 1. A
+// and B find it due, and its money lacking. 2. A puts it off, the money comes in, and a
+// worker claims it. 3. B's write arrives: a transfer under way, or a final one, would be
+// called waiting.
+//
+// It requires the digest, the deadline and the time as well: after a purge the ID may
+// stand for another transfer, which doesn't wait, or is not to begin before its time.
+type Postponement struct {
+	// Transfer is the transfer as the worker has read it.
+	Transfer document.Transfer
+	// NextTry is when a worker looks at it again.
+	NextTry time.Time
+	// Reason says whose money is lacking.
+	Reason document.Failure
+}
+
+// Write writes the statement.
+func (p Postponement) Write(m *wire.Message) {
+	t := &p.Transfer
+	m.Begin("q")
+	m.Text("_id", t.ID)
+	t.Digest.Write(m, "digest")
+	m.Text("state", string(protocol.Initiated))
+	m.Date("fundsUntil", t.FundsUntil)
+	if t.NotBefore.IsZero() {
+		m.Null("notBefore")
+	} else {
+		m.Date("notBefore", t.NotBefore)
+	}
+	if t.Postponed == 0 {
+		m.Null("postponed")
+	} else {
+		m.Number("postponed", t.Postponed)
+	}
+	m.End()
+	m.Begin("u")
+	m.Begin("$set")
+	m.Date("notBefore", p.NextTry)
+	if t.Postponed == 0 && !t.NotBefore.IsZero() {
+		m.Date("askedNotBefore", t.NotBefore)
+	}
+	p.Reason.Write(m, "waiting")
+	m.End()
+	m.Begin("$inc")
+	m.Number("postponed", 1)
+	m.End()
+	m.Begin("$currentDate")
+	m.Flag("lastModified", true)
+	m.End()
+	m.End()
+}
+
+// Documents returns how many documents the statement is for.
+func (p Postponement) Documents() int { return 1 }
+
+// Size bounds the bytes of the statement.
+func (p Postponement) Size() int {
+	return 512 + len(p.Transfer.ID) + len(p.Reason.Account) + len(p.Reason.Message)
+}
