@@ -3,6 +3,7 @@ package transfer
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/document"
@@ -132,6 +133,11 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	if err := checkContext(ctx); err != nil {
 		return err
 	}
+	watching, stop := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() { c.patience.Watch(watching, c.wakeWorker) })
+	defer watch.Wait()
+	defer stop()
 	return recovery.Work(ctx, c.recovery())
 }
 

@@ -200,7 +200,9 @@ func (c *Coordinator) TransferMany(ctx context.Context, requests []Request) ([]R
 //     If others take the money between the look and the debit, the transfer is refused
 //     with ErrInsufficientFunds, for good.
 //     One process never counts the same money for two that have waited.
-//   - Money that comes in is noticed by the next look.
+//   - Money that comes in, from wherever, is noticed within about a second by the process
+//     that has put the transfer off, while it calls Run, and by all others at the next
+//     look.
 //     A Transfer with the same ID doesn't wait for that.
 func (c *Coordinator) Submit(ctx context.Context, req Request) (rec Record, err error) {
 	line := c.lineOf(ctx, "submit", req.ID)

@@ -47,7 +47,7 @@ func (p *Patience) read(ctx context.Context, t document.Transfer) (seen sight, k
 // readerOf returns the read of one ledger's accounts for many transfers.
 func (p *Patience) readerOf(ledger *collections.Collection) func(context.Context, [][]string) ([][]document.View, error) {
 	return func(ctx context.Context, asked [][]string) ([][]document.View, error) {
-		stored, err := p.find(ctx, ledger, asked)
+		stored, err := p.find(ctx, ledger, asked, options.Find().SetProjection(ledger.Projection()))
 		if err != nil {
 			return nil, err
 		}
@@ -63,7 +63,9 @@ func (p *Patience) readerOf(ledger *collections.Collection) func(context.Context
 }
 
 // find reads accounts, each once. One that does not exist is missing from the result.
-func (p *Patience) find(ctx context.Context, ledger *collections.Collection, asked [][]string) (map[string]bson.Raw, error) {
+func (p *Patience) find(
+	ctx context.Context, ledger *collections.Collection, asked [][]string, find *options.FindOptionsBuilder,
+) (map[string]bson.Raw, error) {
 	known := map[string]bool{}
 	var keys bson.A
 	for _, accounts := range asked {
@@ -79,7 +81,7 @@ func (p *Patience) find(ctx context.Context, ledger *collections.Collection, ask
 	}
 	stored := make(map[string]bson.Raw, len(keys))
 	for some := range wire.Portions(keys, wire.MaxAnswerBytes, func(any) int { return wire.ParticipantBytes }) {
-		found, err := wire.FindByID(ctx, ledger.Majority, some, options.Find().SetProjection(ledger.Projection()))
+		found, err := wire.FindByID(ctx, ledger.Majority, some, find)
 		if err != nil {
 			return nil, err
 		}

@@ -8,6 +8,7 @@
 //   - patience.go decides what becomes of a transfer.
 //   - accounts.go reads its accounts, and says who lacks money.
 //   - promises.go keeps one process from counting the same money twice.
+//   - arrears.go and watch.go notice money that comes in.
 //   - round.go gathers what many workers ask at once into few commands.
 package patience
 
@@ -27,7 +28,7 @@ const (
 	// firstPause is the time until the second look. Each further pause is twice as long.
 	firstPause = time.Second
 	// longestPause bounds the pauses. What waits longest costs two shared commands a
-	// minute, and notices the money within one.
+	// minute, and notices the money within one where no Watch has a note of it.
 	longestPause = time.Minute
 	// spread is the part of a pause that is left to chance, so that what was submitted
 	// together is not looked at together for ever.
@@ -40,13 +41,17 @@ type Patience struct {
 	catalog  *collections.Catalog
 	promises promises
 	accounts map[string]*rounds[[]string, []document.View] // by ledger
+	arrears  map[string]*arrears                           // by ledger
 	puttings rounds[transition.Postponement, wire.Verdict]
 }
 
 // New returns the patience of a deployment.
 func New(catalog *collections.Catalog) *Patience {
-	p := &Patience{catalog: catalog, accounts: map[string]*rounds[[]string, []document.View]{}}
+	p := &Patience{
+		catalog: catalog, accounts: map[string]*rounds[[]string, []document.View]{}, arrears: map[string]*arrears{},
+	}
 	for name, ledger := range catalog.Ledgers {
+		p.arrears[name] = &arrears{}
 		p.accounts[name] = &rounds[[]string, []document.View]{perform: p.readerOf(ledger)}
 	}
 	p.puttings.perform = p.putOff
@@ -103,17 +108,23 @@ func (p *Patience) postpone(ctx context.Context, t document.Transfer, now time.T
 	if next.After(t.FundsUntil) {
 		next = t.FundsUntil
 	}
-	verdict, err := p.puttings.ask(ctx, transition.Postponement{
+	off := transition.Postponement{
 		Transfer: t, NextTry: next,
 		Reason: document.Failure{
 			Code: protocol.InsufficientFunds.String(), Ledger: lacking[0].Ledger, Account: lacking[0].Account,
 			Message: "insufficient funds", Others: int64(len(lacking) - 1),
 		},
-	})
-	if err == nil && verdict.Result != protocol.Applied && verdict.Result != protocol.NotMatched {
-		err = verdict.Err
 	}
-	return err
+	verdict, err := p.puttings.ask(ctx, off)
+	switch {
+	case err != nil:
+		return err
+	case verdict.Result != protocol.Applied && verdict.Result != protocol.NotMatched:
+		return verdict.Err
+	}
+	// One that was not matched is noted as well: it stands for some of a command.
+	p.arrears[lacking[0].Ledger].add(off.After(), lacking[0])
+	return nil
 }
 
 // pause returns the time until the next look, by the number of those before it.

@@ -85,13 +85,16 @@ func (p *promises) promised(look uint64, at place, view document.View) []money.A
 	if len(kept) == 0 {
 		return nil
 	}
-	inFlight := map[string]bool{}
+	taken := map[string]bool{}
 	for _, id := range view.InFlight() {
-		inFlight[id] = true
+		taken[id] = true
+	}
+	for _, paid := range view.Paid() {
+		taken[paid.Transfer] = true
 	}
 	var amounts []money.Amount
 	for _, one := range kept {
-		if !inFlight[one.transfer] && (!one.over || one.last >= look) {
+		if !taken[one.transfer] && (!one.over || one.last >= look) {
 			amounts = append(amounts, one.amount)
 		}
 	}

@@ -51,10 +51,11 @@ func TestPromises(t *testing.T) {
 	require.NotNil(t, one)
 	require.Nil(t, p.wants(second, "two", p.seen(100)), "60 of the 100 are promised")
 	require.Nil(t, p.wants(second, "two", p.seen(40, "one")), "and then taken")
+	require.Nil(t, p.wants(second, "two", p.seen(60, "another")), "not the debit of one")
 	two := p.wants(second, "two", p.seen(60, "one"))
 	require.NotNil(t, two, "what one takes is off the balance already")
-	p.promises.over(one)
-	p.promises.over(two)
+	p.over(one)
+	p.over(two)
 	p.end(first)
 	p.end(second)
 	require.Nil(t, p.wants(third, "three", p.seen(100)), "it may have read the account before the two debits")
@@ -64,10 +65,23 @@ func TestPromises(t *testing.T) {
 	p.end(third)
 	require.Len(t, p.kept[place{"", "a"}], 1)
 	p.end(fourth)
-	p.promises.over(four)
+	p.over(four)
 	require.Empty(t, p.kept, "nothing is kept for ever")
 	require.Empty(t, p.ended)
 	require.Empty(t, p.underway)
+}
+
+// A done mark shows a debit as well: it is off the balance, and not to be counted twice.
+func TestPromiseThatIsSettled(t *testing.T) {
+	t.Parallel()
+	p := &promised{t: t}
+	look := p.begin()
+	require.NotNil(t, p.wants(look, "one", p.seen(120)))
+	raw, err := bson.Marshal(bson.M{"balance": int64(60), "pending": bson.M{document.DoneKey("one"): int64(0)}})
+	require.NoError(t, err)
+	settled := sight{{"", "a"}: document.Fields{Balance: "balance", Pending: "pending"}.View(raw)}
+	require.NotNil(t, p.wants(look, "two", settled))
+	require.Nil(t, p.wants(look, "three", settled))
 }
 
 // Promises that add up to more than any amount leave nothing for others.

@@ -26,25 +26,20 @@ type Postponement struct {
 	Reason document.Failure
 }
 
+// After returns what was read as it is stored after the postponement.
+func (p Postponement) After() document.Transfer {
+	t := p.Transfer
+	if t.Postponed == 0 {
+		t.AskedNotBefore = t.NotBefore
+	}
+	t.NotBefore, t.Postponed, t.Waiting = p.NextTry, t.Postponed+1, &p.Reason
+	return t
+}
+
 // Write writes the statement.
 func (p Postponement) Write(m *wire.Message) {
 	t := &p.Transfer
-	m.Begin("q")
-	m.Text("_id", t.ID)
-	t.Digest.Write(m, "digest")
-	m.Text("state", string(protocol.Initiated))
-	m.Date("fundsUntil", t.FundsUntil)
-	if t.NotBefore.IsZero() {
-		m.Null("notBefore")
-	} else {
-		m.Date("notBefore", t.NotBefore)
-	}
-	if t.Postponed == 0 {
-		m.Null("postponed")
-	} else {
-		m.Number("postponed", t.Postponed)
-	}
-	m.End()
+	requireAsPutOff(m, t)
 	m.Begin("u")
 	m.Begin("$set")
 	m.Date("notBefore", p.NextTry)
@@ -68,4 +63,52 @@ func (p Postponement) Documents() int { return 1 }
 // Size bounds the bytes of the statement.
 func (p Postponement) Size() int {
 	return 512 + len(p.Transfer.ID) + len(p.Reason.Account) + len(p.Reason.Message)
+}
+
+// Hastening ends the pause of a transfer that was put off: a worker looks at it at once.
+//
+// It requires what a Postponement requires. 1. A has put the transfer off, and sees its
+// money. 2. B looks as well, finds the money gone, and puts it off for longer. 3. A's
+// write arrives: B's pause would be over before it has begun.
+type Hastening struct {
+	// Transfer is the transfer as it was put off.
+	Transfer document.Transfer
+}
+
+// Write writes the statement.
+func (h Hastening) Write(m *wire.Message) {
+	requireAsPutOff(m, &h.Transfer)
+	m.Begin("u")
+	m.Begin("$currentDate")
+	m.Flag("notBefore", true)
+	m.Flag("lastModified", true)
+	m.End()
+	m.End()
+}
+
+// Documents returns how many documents the statement is for.
+func (h Hastening) Documents() int { return 1 }
+
+// Size bounds the bytes of the statement.
+func (h Hastening) Size() int { return 384 + len(h.Transfer.ID) }
+
+// requireAsPutOff requires that a transfer still waits for funds, and was put off as
+// often, and until the same time, as when it was read.
+func requireAsPutOff(m *wire.Message, t *document.Transfer) {
+	m.Begin("q")
+	m.Text("_id", t.ID)
+	t.Digest.Write(m, "digest")
+	m.Text("state", string(protocol.Initiated))
+	m.Date("fundsUntil", t.FundsUntil)
+	if t.NotBefore.IsZero() {
+		m.Null("notBefore")
+	} else {
+		m.Date("notBefore", t.NotBefore)
+	}
+	if t.Postponed == 0 {
+		m.Null("postponed")
+	} else {
+		m.Number("postponed", t.Postponed)
+	}
+	m.End()
 }

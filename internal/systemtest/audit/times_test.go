@@ -36,7 +36,9 @@ func timeDamages() []damage {
 		}, []audit.Code{audit.WrongTime}, "t"},
 		done("a commit that is to come", "committedAt", now.Add(time.Hour)),
 	}
-	for _, field := range []string{"createdAt", "lastModified", "committedAt", "notBefore", "askedNotBefore", "fundsUntil", "stuckAt", "expiresAt", "purgeAt"} {
+	for _, field := range []string{
+		"createdAt", "lastModified", "committedAt", "notBefore", "askedNotBefore", "fundsUntil", "stuckAt", "expiresAt", "purgeAt",
+	} {
 		damages = append(damages,
 			done(field+" is a text", field, text), done(field+" is a Timestamp", field, stamp), done(field+" is a number", field, now.UnixMilli()))
 	}

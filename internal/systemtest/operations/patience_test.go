@@ -193,6 +193,29 @@ func TestWaitingIsRunOrCancelled(t *testing.T) {
 	b.CheckBooks(bank.Balances(15, 0))
 }
 
+// Money that another process has brought is noticed long before a pause of a minute ends,
+// by the worker that has put the transfer off.
+func TestMoneyIsNoticed(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 10, 0, 50).WithIndexes()
+	end := bank.InBackground(t, b.NewCoordinator(b.DB))
+	submit(b, patient("t", 60))
+	waiting(b, "t", 1)
+	b.SetField("transfers", "t", "postponed", int64(9)) // it has waited for long
+	due(b, "t")
+	rec := waiting(b, "t", 10)
+	require.Greater(t, time.Until(rec.NextTry), 30*time.Second)
+	salary, err := b.NewCoordinator(b.DB).Transfer(t.Context(), bank.Move("salary", "c", "a", 50))
+	require.NoError(t, err)
+	paid, err := b.Wait(t.Context(), "t")
+	require.NoError(t, err)
+	t.Logf("noticed after %s", paid.LastModified.Sub(salary.LastModified))
+	require.True(t, paid.LastModified.Before(rec.NextTry), "it was noticed by the next look")
+	require.Equal(t, 10, paid.Postponed)
+	end()
+	b.CheckBooks(bank.Balances(10, 0, 50))
+}
+
 // One worker never takes the same money for two transfers that wait: those that the money
 // covers succeed, and the others go on waiting.
 func TestOneWorkerCountsMoneyOnce(t *testing.T) {
@@ -278,7 +301,7 @@ func TestWorkerDiesAtALook(t *testing.T) {
 			go func() { ended <- dying.Run(ctx) }()
 			<-ctx.Done()
 			bank.Kill(dying)
-			<-ended
+			require.NoError(t, <-ended)
 			require.True(t, w.HasStruck())
 			require.Equal(t, bank.Balances(10, 0), b.Balances())
 			b.SetField("accounts", "a", "balance", int64(60))
