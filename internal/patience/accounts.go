@@ -96,11 +96,12 @@ func (p *Patience) find(
 
 // refuse reports whether an account would refuse a transfer for another reason than its
 // funds: one that time doesn't remove, or that somebody has set on purpose. The transfer
-// is refused at once then, as any other is.
+// is refused at once then, as any other is. One that is missing has no balance of any
+// kind.
 func (s sight) refuse(t document.Transfer) bool {
 	for _, leg := range t.Legs {
 		view := s[placeOf(leg)]
-		if !view.Found() || view.Closed() || view.Frozen() || !view.HasCurrency(t.CurrencyOf(leg)) || !view.HasMap() {
+		if view.Closed() || view.Frozen() || !view.HasCurrency(t.CurrencyOf(leg)) || !view.HasMap() {
 			return true
 		}
 		if kind, _, _ := view.Floor().BoundsOf(leg.Amount).Judge(view.StoredBalance(), leg.Amount); !kind {

@@ -123,7 +123,8 @@ func (p *Patience) postpone(ctx context.Context, t document.Transfer, now time.T
 		return verdict.Err
 	}
 	// One that was not matched is noted as well: it stands for some of a command.
-	p.arrears[lacking[0].Ledger].add(off.After(), lacking[0])
+	t.NotBefore, t.Postponed = next, t.Postponed+1
+	p.arrears[lacking[0].Ledger].add(t, lacking[0])
 	return nil
 }
 

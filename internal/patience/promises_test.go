@@ -91,6 +91,8 @@ func TestPromisesBeyondTheLimit(t *testing.T) {
 	account := p.seen(100)[place{"", "a"}]
 	largest := money.Max(money.Whole).Neg()
 	require.False(t, canPay(account, largest, []money.Amount{largest, largest, largest}))
+	half := money.Units(-1 << 62)
+	require.False(t, canPay(account, half, []money.Amount{half, half}), "a sum that can't be stored")
 	require.True(t, canPay(account, money.Units(-100), nil))
 	require.False(t, canPay(account, money.Units(-100), []money.Amount{money.Units(-1)}))
 }

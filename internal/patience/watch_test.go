@@ -16,25 +16,6 @@ import (
 	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
-// watched is a desk that watches the accounts that lack money.
-type watched struct {
-	*desk
-
-	found atomic.Int64
-}
-
-func (d *desk) watch() *watched {
-	w := &watched{desk: d}
-	ctx, stop := context.WithCancel(d.T.Context())
-	var watch sync.WaitGroup
-	watch.Go(func() { d.patience.Watch(ctx, func() { w.found.Add(1) }) })
-	d.T.Cleanup(func() {
-		stop()
-		watch.Wait()
-	})
-	return w
-}
-
 // putOff stores a transfer that has waited for long, and puts it off: for 45 s at least.
 func (d *desk) putOff(id string, legs ...document.Leg) document.Transfer {
 	d.T.Helper()
@@ -46,18 +27,35 @@ func (d *desk) putOff(id string, legs ...document.Leg) document.Transfer {
 	return t
 }
 
-// untilFound waits until transfers were found payable.
-func (w *watched) untilFound() {
-	w.T.Helper()
-	before := w.found.Load()
-	require.Eventually(w.T, func() bool { return w.found.Load() > before }, time.Minute, 10*time.Millisecond)
-}
-
-// Money that comes in is noticed before a long pause ends, and as many transfers become
-// due as it can pay; the others, and those who wait for other money, go on waiting.
+// Money that comes in is noticed in each ledger, before a long pause ends.
 func TestWatch(t *testing.T) {
 	t.Parallel()
-	w := newDesk(t).watch()
+	d := newDesk(t)
+	d.Put(storetest.Account("alice", nil), storetest.Account("bob", nil))
+	d.PutIn("accounts_eu", storetest.Account("alice", nil))
+	here := d.putOff("here", d.Leg("alice", -150), d.Leg("bob", 150))
+	abroad := d.putOff("abroad", d.LegIn("eu", "alice", d.Leg("", -150).Amount), d.Leg("bob", 150))
+	ctx, stop := context.WithCancel(t.Context())
+	var (
+		found atomic.Int64
+		watch sync.WaitGroup
+	)
+	watch.Go(func() { d.patience.Watch(ctx, func() { found.Add(1) }) })
+	for _, collection := range []string{"accounts", "accounts_eu"} {
+		d.Change(collection, "alice", bson.M{"$set": bson.M{"balance": int64(150)}})
+	}
+	require.Eventually(t, func() bool { return found.Load() == 2 }, time.Minute, 10*time.Millisecond)
+	stop()
+	watch.Wait()
+	require.True(t, d.read("here").NotBefore.Before(here.NotBefore))
+	require.True(t, d.read("abroad").NotBefore.Before(abroad.NotBefore))
+}
+
+// As many transfers become due as an account can pay above its floor.
+// The others, and those who wait for other money, go on waiting.
+func TestWhatCanBePaidBecomesDue(t *testing.T) {
+	t.Parallel()
+	w := newDesk(t)
 	w.Put(storetest.Account("alice", nil), storetest.Account("bob", nil), storetest.Account("carol", nil))
 	w.PutIn("accounts_eu", storetest.Account("alice", nil))
 	var before []document.Transfer
@@ -66,8 +64,8 @@ func TestWatch(t *testing.T) {
 	}
 	carols := w.putOff("carols", w.Leg("carol", -150), w.Leg("bob", 150))
 	abroad := w.putOff("abroad", w.LegIn("eu", "alice", w.Leg("", -150).Amount), w.Leg("bob", 150))
-	w.Change("accounts", "alice", bson.M{"$set": bson.M{"balance": int64(300), "floor": int64(0)}})
-	w.untilFound()
+	w.Change("accounts", "alice", bson.M{"$set": bson.M{"balance": int64(450), "floor": int64(1)}})
+	require.True(t, w.patience.hasten(t.Context(), ""))
 	for i := range 2 {
 		got := w.read(before[i].ID)
 		require.False(t, got.NotBefore.After(time.Now().Add(time.Second)), "it is due")
@@ -80,9 +78,8 @@ func TestWatch(t *testing.T) {
 	for _, other := range []document.Transfer{before[2], carols, abroad} {
 		require.Equal(t, other, w.read(other.ID), "nobody has touched it")
 	}
-	w.Change("accounts_eu", "alice", bson.M{"$set": bson.M{"balance": int64(150)}})
-	w.untilFound()
-	require.NotEqual(t, abroad.NotBefore, w.read("abroad").NotBefore)
+	require.False(t, w.patience.hasten(t.Context(), "eu"))
+	require.Equal(t, abroad, w.read("abroad"))
 }
 
 // A pause is ended only as it was made: not that of a transfer that was claimed,

@@ -26,16 +26,6 @@ type Postponement struct {
 	Reason document.Failure
 }
 
-// After returns what was read as it is stored after the postponement.
-func (p Postponement) After() document.Transfer {
-	t := p.Transfer
-	if t.Postponed == 0 {
-		t.AskedNotBefore = t.NotBefore
-	}
-	t.NotBefore, t.Postponed, t.Waiting = p.NextTry, t.Postponed+1, &p.Reason
-	return t
-}
-
 // Write writes the statement.
 func (p Postponement) Write(m *wire.Message) {
 	t := &p.Transfer

@@ -242,6 +242,50 @@ func TestOneWorkerCountsMoneyOnce(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
+// Money is not counted twice while a debit is on its way, however long that takes: who
+// looks meanwhile goes on waiting, and does not take the money of who was first.
+func TestMoneyIsKeptForADebitUnderWay(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 0, 0).WithIndexes()
+	w := &bank.Wire{Is: commandWith("update", "pending.first"), What: bank.Swallowed}
+	end := bank.InBackground(t, b.NewCoordinator(b.Through(w.Client())))
+	submit(b, patient("first", 60))
+	waiting(b, "first", 1)
+	b.SetField("accounts", "a", "balance", int64(100))
+	require.Eventually(t, w.HasStruck, 5*time.Minute, time.Millisecond)
+	submit(b, patient("second", 60))
+	_, err := b.Wait(t.Context(), "first")
+	require.NoError(t, err)
+	require.Equal(t, transfer.StateInitiated, waiting(b, "second", 1).State)
+	end()
+	require.Equal(t, bank.Balances(40, 60), b.Balances())
+	b.CancelWaiting()
+	b.CheckBooks(bank.Balances(100, 0))
+}
+
+// A transfer that was changed since it was stored is not put off: who would run it says
+// what is wrong, and it is left as it is.
+func TestDamagedIsNotPutOff(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 0, 0).WithIndexes()
+	end := bank.InBackground(t, b.NewCoordinator(b.DB))
+	submit(b, patient("damaged", 60), patient("other", 60))
+	for _, id := range []string{"damaged", "other"} {
+		waiting(b, id, 1)
+	}
+	b.SetField("transfers", "damaged", "legs.0.amount", int64(-61)) // its digest says otherwise
+	before := waiting(b, "damaged", 1).Postponed
+	for looks := 1; looks <= 3; looks++ {
+		due(b, "damaged", "other")
+		waiting(b, "other", looks+1)
+	}
+	end()
+	require.Equal(t, before, waiting(b, "damaged", 1).Postponed)
+	b.SetField("transfers", "damaged", "legs.0.amount", int64(-60))
+	b.CancelWaiting()
+	b.CheckBooks(bank.Balances(0, 0))
+}
+
 // Workers that race put each transfer off, or run it, once, and none is lost.
 func TestWorkersShareWhatWaits(t *testing.T) {
 	t.Parallel()
@@ -271,23 +315,27 @@ func TestWorkersShareWhatWaits(t *testing.T) {
 	b.CheckBooks(bank.Balances(30, 0))
 }
 
+// commandWith recognizes a command that contains a word.
+func commandWith(command, word string) func([]byte) bool {
+	return func(message []byte) bool {
+		name, counts := bank.CommandIn(message)
+		return counts && name == command && bytes.Contains(message, []byte(word))
+	}
+}
+
 // A worker may die at the read of the accounts or at the postponement, and its write may
 // arrive when everything is over: the transfer is run once, and is never called waiting
 // after that.
 func TestWorkerDiesAtALook(t *testing.T) {
 	t.Parallel()
-	of := func(command, word string) func([]byte) bool {
-		return func(message []byte) bool {
-			name, counts := bank.CommandIn(message)
-			return counts && name == command && bytes.Contains(message, []byte(word))
-		}
-	}
 	for i, strike := range []struct {
 		is   func([]byte) bool
 		what bank.Fault
 	}{
-		{of("find", "\x02find\x00\x09\x00\x00\x00accounts"), bank.Lost},
-		{of("update", "waiting"), bank.Lost}, {of("update", "waiting"), bank.AnswerLost}, {of("update", "waiting"), bank.Held},
+		{commandWith("find", "\x02find\x00\x09\x00\x00\x00accounts"), bank.Lost},
+		{commandWith("update", "waiting"), bank.Lost},
+		{commandWith("update", "waiting"), bank.AnswerLost},
+		{commandWith("update", "waiting"), bank.Held},
 	} {
 		t.Run(fmt.Sprint(i, " ", strike.what), func(t *testing.T) {
 			t.Parallel()

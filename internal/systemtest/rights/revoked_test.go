@@ -40,7 +40,7 @@ func (v *guarded) wrongPassword() {
 	v.finish()
 	n, err := v.root.Collection("transfers").CountDocuments(v.t.Context(), bson.D{})
 	require.NoError(v.t, err)
-	require.EqualValues(v.t, 2, n, "the first one, and what the worker should have run")
+	require.EqualValues(v.t, 3, n, "the first one, and the two that the worker should have run")
 }
 
 // wrongElsewhere requires that a wrong password on one of two clusters is reported at
