@@ -10,10 +10,11 @@ import (
 
 // Postponement puts off a submitted transfer that lacks funds.
 //
-// It requires that nobody has claimed the transfer or put it off since it was read. 1. A
-// and B find it due, and its money lacking. 2. A puts it off, the money comes in, and a
-// worker claims it. 3. B's write arrives: a transfer under way, or a final one, would be
-// called waiting.
+// It requires that nobody has claimed the transfer or put it off since it was read.
+//
+//  1. A and B find it due, and its money lacking.
+//  2. A puts it off, the money comes in, and a worker claims it.
+//  3. B's write arrives: a transfer under way, or a final one, would be called waiting.
 //
 // It requires the digest, the deadline and the time as well: after a purge the ID may
 // stand for another transfer, which doesn't wait, or is not to begin before its time.
@@ -57,9 +58,11 @@ func (p Postponement) Size() int {
 
 // Hastening ends the pause of a transfer that was put off: a worker looks at it at once.
 //
-// It requires what a Postponement requires. 1. A has put the transfer off, and sees its
-// money. 2. B looks as well, finds the money gone, and puts it off for longer. 3. A's
-// write arrives: B's pause would be over before it has begun.
+// It requires what a Postponement requires.
+//
+//  1. A has put the transfer off, and sees its money.
+//  2. B looks as well, finds the money gone, and puts it off for longer.
+//  3. A's write arrives: B's pause would be over before it has begun.
 type Hastening struct {
 	// Transfer is the transfer as it was put off.
 	Transfer document.Transfer
