@@ -101,6 +101,26 @@ func TestNamedMutantsExist(t *testing.T) {
 	require.Greater(t, named, 100)
 }
 
+// Each error and option that a page names exists.
+func TestNamedErrorsAndOptionsExist(t *testing.T) {
+	t.Parallel()
+	root, paths := pages(t)
+	declared, err := declaredIn(root)
+	require.NoError(t, err)
+	others := []string{"WithTransaction"} // is the driver's
+	named := 0
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		for _, found := range regexp.MustCompile("`(?:transfer\\.)?((?:Err|With)[A-Z]\\w+)").FindAllStringSubmatch(string(text), -1) {
+			named++
+			assert.True(t, slices.Contains(declared, found[1]) || slices.Contains(others, found[1]),
+				"%s names %s, which does not exist", path, found[1])
+		}
+	}
+	require.Greater(t, named, 100)
+}
+
 // The test of places finds a missing name, a row without a place, and a cell with other
 // text than places.
 func TestMissingPlacesAreFound(t *testing.T) {
