@@ -41,10 +41,11 @@
 //
 // [Coordinator.Hold] reserves what a transfer moves, and stops there. [Coordinator.Post]
 // moves all or a part of it. [Coordinator.Void] gives it back, and so does the hold's
-// expiry. An [Effect] changes a document in step with the money. [Coordinator.Reverse]
-// moves money of a transfer back: all that is left of it, an amount, or some legs. Legs
-// in several currencies ([Leg].Currency) are an exchange, which happens in all of them or
-// in none. Each is as safe as a transfer, because each is one.
+// expiry, which [Coordinator.Extend] puts off. An [Effect] changes a document in step
+// with the money. [Coordinator.Reverse] moves money of a transfer back: all that is left
+// of it, an amount, or some legs. Legs in several currencies ([Leg].Currency) are an
+// exchange, which happens in all of them or in none. Each is as safe as a transfer,
+// because each is one.
 //
 // [Coordinator.Statement] and [Coordinator.BalanceAt] read an account's past.
 // [Coordinator.Audit] checks all of this on live data, from one snapshot per cluster, and

@@ -116,10 +116,11 @@ var (
 	// ErrIDConflict means that the ID was used before, with another payload.
 	// It comes with a [ConflictError].
 	ErrIDConflict = errors.New("the ID was used with another payload (see its record)")
-	// ErrAlreadyCommitted means that the transfer can't be cancelled any more.
+	// ErrAlreadyCommitted means that the transfer can't be cancelled any more, or that a
+	// hold was posted.
 	ErrAlreadyCommitted = errors.New("already committed")
 	// ErrNotHeld means that the transfer is no hold, or that not everything is prepared
-	// for it yet.
+	// for it yet, or, for Extend, that it was rolled back.
 	ErrNotHeld = errors.New("not held")
 	// ErrAlreadyReversed means that nothing is left of a transfer to be reversed.
 	ErrAlreadyReversed = errors.New("already reversed")

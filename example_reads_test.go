@@ -271,6 +271,104 @@ func decimal(text string) transfer.Amount {
 	return amount
 }
 
+// Transfers are found by their metadata.
+func ExampleCoordinator_List() {
+	err := inBank(func(ctx context.Context, _ *mongo.Database, coord *transfer.Coordinator) error {
+		for i, order := range []string{"A7", "B2", "A7"} {
+			_, err := coord.Transfer(ctx, transfer.Request{
+				ID: fmt.Sprint("payment-", i+1), From: "alice", To: "bob", Amount: transfer.Units(100),
+				Metadata: map[string]any{"order": order},
+			})
+			if err != nil {
+				return err
+			}
+		}
+		query := transfer.Query{Account: "alice", Metadata: map[string]any{"order": "A7"}}
+		for rec, err := range coord.List(ctx, query) {
+			if err != nil {
+				return err
+			}
+			fmt.Println(rec.ID, rec.Metadata["order"])
+		}
+		return nil
+	})
+	if err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// payment-3 A7
+	// payment-1 A7
+}
+
+// A payment is stuck because bob's account was deleted in the middle of it. List shows it
+// with the reason. Once the document is back, a worker finishes it, or a sweep that
+// doesn't wait.
+func ExampleQuery_stuck() {
+	err := inBank(func(ctx context.Context, db *mongo.Database, coord *transfer.Coordinator) error {
+		accounts := db.Collection("accounts")
+		_, err := coord.Transfer(ctx, transfer.Request{ID: "order-17", From: "alice", To: "bob", Amount: transfer.Units(6_000)})
+		if err != nil {
+			return err
+		}
+		document, err := inTheMiddle(ctx, db, "order-17", "bob")
+		if err != nil {
+			return err
+		}
+		atOnce, err := transfer.NewCoordinator(db, transfer.WithStallThreshold(0))
+		if err != nil {
+			return err
+		}
+		defer func() { _ = atOnce.Close(ctx) }()
+		report, err := atOnce.Recover(ctx)
+		if err != nil {
+			return err
+		}
+		fmt.Println("stuck:", report.Stuck)
+		for rec, err := range coord.List(ctx, transfer.Query{Stuck: true}) {
+			if err != nil {
+				return err
+			}
+			fmt.Println(rec.ID, rec.State, rec.Stuck.Message)
+		}
+		if _, err := accounts.InsertOne(ctx, document); err != nil {
+			return err
+		}
+		report, err = atOnce.Recover(ctx)
+		fmt.Println("succeeded:", report.Succeeded)
+		return err
+	})
+	if err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// stuck: 1
+	// order-17 Committed account "bob" is gone
+	// succeeded: 1
+}
+
+// The server removes final transfers after ninety days. Their IDs are forgotten then, so
+// no caller may repeat a transfer that late.
+func ExampleWithRetention() {
+	const ninetyDays = 90 * 24 * time.Hour
+	err := inBank(func(ctx context.Context, _ *mongo.Database, coord *transfer.Coordinator) error {
+		_, err := coord.Transfer(ctx, transfer.Request{ID: "order-17", From: "alice", To: "bob", Amount: transfer.Units(6_000)})
+		if err != nil {
+			return err
+		}
+		rec, err := coord.Wait(ctx, "order-17") // the time is known once it is final
+		if err != nil {
+			return err
+		}
+		fmt.Println(rec.State, "and kept for", rec.PurgeAt.Sub(rec.LastModified))
+		return nil
+	}, transfer.WithRetention(ninetyDays))
+	if err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// Success and kept for 2160h0m0s
+}
+
 // A payout is submitted before the money for it is there. It waits for it until the end
 // of the month, say, and its record says so.
 func ExampleRequest_awaitFundsUntil() {

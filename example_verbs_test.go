@@ -128,15 +128,96 @@ func ExamplePostAmount() {
 		fmt.Println(err)
 		return
 	}
-	for _, leg := range rec.Legs {
-		fmt.Println(leg.Account, leg.Amount)
-	}
+	fmt.Println("posted", rec.Posted, "of", rec.Legs[1].Amount) // the second leg is bob's
 	alice, err := coord.GetAccount(ctx, "alice")
 	fmt.Println("alice has", alice.Balance, err)
 	// Output:
-	// alice -45
-	// bob 45
+	// posted 45 of 60
 	// alice has 55 <nil>
+}
+
+// An order is paid for in parts, as they are shipped, and the shop pays a fee on each.
+// The hold is posted once, to an account of the order's own, and each part is a transfer
+// from there. What is not shipped goes back.
+func ExampleCoordinator_Post_inParts() {
+	ctx := context.Background()
+	coord, end := exampleBank(ctx) // alice has 100, bob has nothing
+	defer end()
+	for _, id := range []string{"order-17", "fees"} {
+		if _, err := coord.OpenAccount(ctx, transfer.Account{ID: id}); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+
+	order := transfer.Request{ID: "order-17", From: "alice", To: "order-17", Amount: transfer.Units(60)}
+	if _, err := coord.Hold(ctx, order, 7*24*time.Hour); err != nil {
+		fmt.Println(err)
+		return
+	}
+	if _, err := coord.Post(ctx, "order-17"); err != nil { // the first part is shipped
+		fmt.Println(err)
+		return
+	}
+	for _, part := range []transfer.Request{
+		{ID: "order-17/1", Legs: legs("order-17", -40, "bob", 38, "fees", 2)},
+		{ID: "order-17/2", Legs: legs("order-17", -15, "bob", 14, "fees", 1)},
+		{ID: "order-17/rest", From: "order-17", To: "alice", Amount: transfer.Units(5)},
+	} {
+		if _, err := coord.Transfer(ctx, part); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	for _, id := range []string{"alice", "bob", "fees", "order-17"} {
+		account, err := coord.GetAccount(ctx, id)
+		fmt.Println(id, account.Balance, err)
+	}
+	// Output:
+	// alice 45 <nil>
+	// bob 52 <nil>
+	// fees 3 <nil>
+	// order-17 0 <nil>
+}
+
+// legs returns three movements.
+func legs(a string, x int64, b string, y int64, c string, z int64) []transfer.Leg {
+	return []transfer.Leg{
+		{Account: a, Amount: transfer.Units(x)}, {Account: b, Amount: transfer.Units(y)}, {Account: c, Amount: transfer.Units(z)},
+	}
+}
+
+// A guest stays for longer, and the hold lasts for longer. A day later it could be posted
+// as before.
+func ExampleCoordinator_Extend() {
+	ctx := context.Background()
+	coord, end := exampleBank(ctx) // alice has 100, bob has nothing
+	defer end()
+
+	booking := transfer.Request{ID: "booking-7", From: "alice", To: "bob", Amount: transfer.Units(60)}
+	held, err := coord.Hold(ctx, booking, 24*time.Hour)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	rec, err := coord.Extend(ctx, "booking-7", 7*24*time.Hour)
+	fmt.Println("held:", rec.Held, err)
+	fmt.Println("six days longer:", rec.ExpiresAt.Sub(held.ExpiresAt) >= 6*24*time.Hour)
+
+	_, err = coord.Extend(ctx, "booking-7", time.Hour)
+	fmt.Println("for an hour only:", errors.Is(err, transfer.ErrInvalidRequest))
+
+	if _, err := coord.Post(ctx, "booking-7"); err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, err = coord.Extend(ctx, "booking-7", 14*24*time.Hour)
+	fmt.Println("posted:", errors.Is(err, transfer.ErrAlreadyCommitted))
+	// Output:
+	// held: true <nil>
+	// six days longer: true
+	// for an hour only: true
+	// posted: true
 }
 
 // A hold is voided, and the money goes back. After that it can't be posted.
@@ -307,81 +388,6 @@ func ExampleCoordinator_Submit() {
 	// tomorrow Fail paid in cash
 }
 
-// Transfers are found by their metadata.
-func ExampleCoordinator_List() {
-	err := inBank(func(ctx context.Context, _ *mongo.Database, coord *transfer.Coordinator) error {
-		for i, order := range []string{"A7", "B2", "A7"} {
-			_, err := coord.Transfer(ctx, transfer.Request{
-				ID: fmt.Sprint("payment-", i+1), From: "alice", To: "bob", Amount: transfer.Units(100),
-				Metadata: map[string]any{"order": order},
-			})
-			if err != nil {
-				return err
-			}
-		}
-		query := transfer.Query{Account: "alice", Metadata: map[string]any{"order": "A7"}}
-		for rec, err := range coord.List(ctx, query) {
-			if err != nil {
-				return err
-			}
-			fmt.Println(rec.ID, rec.Metadata["order"])
-		}
-		return nil
-	})
-	if err != nil {
-		fmt.Println(err)
-	}
-	// Output:
-	// payment-3 A7
-	// payment-1 A7
-}
-
-// A payment is stuck because bob's account was deleted in the middle of it. List shows it
-// with the reason. Once the document is back, a worker finishes it, or a sweep that
-// doesn't wait.
-func ExampleQuery_stuck() {
-	err := inBank(func(ctx context.Context, db *mongo.Database, coord *transfer.Coordinator) error {
-		accounts := db.Collection("accounts")
-		_, err := coord.Transfer(ctx, transfer.Request{ID: "order-17", From: "alice", To: "bob", Amount: transfer.Units(6_000)})
-		if err != nil {
-			return err
-		}
-		document, err := inTheMiddle(ctx, db, "order-17", "bob")
-		if err != nil {
-			return err
-		}
-		atOnce, err := transfer.NewCoordinator(db, transfer.WithStallThreshold(0))
-		if err != nil {
-			return err
-		}
-		defer func() { _ = atOnce.Close(ctx) }()
-		report, err := atOnce.Recover(ctx)
-		if err != nil {
-			return err
-		}
-		fmt.Println("stuck:", report.Stuck)
-		for rec, err := range coord.List(ctx, transfer.Query{Stuck: true}) {
-			if err != nil {
-				return err
-			}
-			fmt.Println(rec.ID, rec.State, rec.Stuck.Message)
-		}
-		if _, err := accounts.InsertOne(ctx, document); err != nil {
-			return err
-		}
-		report, err = atOnce.Recover(ctx)
-		fmt.Println("succeeded:", report.Succeeded)
-		return err
-	})
-	if err != nil {
-		fmt.Println(err)
-	}
-	// Output:
-	// stuck: 1
-	// order-17 Committed account "bob" is gone
-	// succeeded: 1
-}
-
 // inTheMiddle makes a transfer look as if its process had died after it was committed,
 // and deletes an account, which it returns.
 func inTheMiddle(ctx context.Context, db *mongo.Database, id, account string) (bson.Raw, error) {
@@ -396,29 +402,6 @@ func inTheMiddle(ctx context.Context, db *mongo.Database, id, account string) (b
 		return nil, err
 	}
 	return db.Collection("accounts").FindOneAndDelete(ctx, bson.D{{Key: "_id", Value: account}}).Raw()
-}
-
-// The server removes final transfers after ninety days. Their IDs are forgotten then, so
-// no caller may repeat a transfer that late.
-func ExampleWithRetention() {
-	const ninetyDays = 90 * 24 * time.Hour
-	err := inBank(func(ctx context.Context, _ *mongo.Database, coord *transfer.Coordinator) error {
-		_, err := coord.Transfer(ctx, transfer.Request{ID: "order-17", From: "alice", To: "bob", Amount: transfer.Units(6_000)})
-		if err != nil {
-			return err
-		}
-		rec, err := coord.Wait(ctx, "order-17") // the time is known once it is final
-		if err != nil {
-			return err
-		}
-		fmt.Println(rec.State, "and kept for", rec.PurgeAt.Sub(rec.LastModified))
-		return nil
-	}, transfer.WithRetention(ninetyDays))
-	if err != nil {
-		fmt.Println(err)
-	}
-	// Output:
-	// Success and kept for 2160h0m0s
 }
 
 // The transfer moves the money that is there, up to the amount, and the record says how

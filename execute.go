@@ -175,7 +175,7 @@ func (c *Coordinator) newAttempt(ctx context.Context, t document.Transfer, reaso
 	if err := sound(t); err != nil {
 		return nil, err
 	}
-	attempt, err := c.store.NewAttempt(t, c.settings.owner+"-"+rand.Text()[:16])
+	attempt, err := c.store.NewAttempt(t, c.newOwner())
 	if err != nil {
 		return nil, err
 	}
@@ -191,6 +191,9 @@ func (c *Coordinator) newAttempt(ctx context.Context, t document.Transfer, reaso
 	}
 	return attempt, nil
 }
+
+// newOwner returns a name that no other execution has.
+func (c *Coordinator) newOwner() string { return c.settings.owner + "-" + rand.Text()[:16] }
 
 // connect makes sure that the servers of a transfer are fit, where that isn't known yet.
 func (c *Coordinator) connect(ctx context.Context, t *document.Transfer) error {

@@ -29,7 +29,7 @@ const longestHold = 10 * 366 * 24 * time.Hour
 // The expiry is not part of the payload for which an ID stands.
 // Of two calls with one ID that of the first counts, and the second finds it in the
 // record, as ExpiresAt.
-// To hold for longer, hold under another ID.
+// [Coordinator.Extend] lets it expire later.
 //
 //   - nil: the money is held.
 //     Or the call is a repetition, and the hold was posted in the meantime: see the
@@ -47,8 +47,8 @@ const longestHold = 10 * 366 * 24 * time.Hour
 func (c *Coordinator) Hold(ctx context.Context, req Request, expiresIn time.Duration) (rec Record, err error) {
 	line := c.lineOf(ctx, "hold", req.ID)
 	defer func() { line.end(ctx, &rec, err) }()
-	if expiresIn < time.Millisecond || expiresIn > longestHold {
-		return Record{}, invalid("a hold lasts between 1ms and %s, not %s", longestHold, expiresIn)
+	if err := checkExpiry(expiresIn); err != nil {
+		return Record{}, err
 	}
 	if err := req.forNow(); err != nil {
 		return Record{}, err
@@ -65,6 +65,14 @@ func (c *Coordinator) Hold(ctx context.Context, req Request, expiresIn time.Dura
 	return c.complete(ctx, t, expiresIn)
 }
 
+// checkExpiry refuses what is no time to hold money for.
+func checkExpiry(expiresIn time.Duration) error {
+	if expiresIn < time.Millisecond || expiresIn > longestHold {
+		return invalid("a hold lasts between 1ms and %s, not %s", longestHold, expiresIn)
+	}
+	return nil
+}
+
 // PostOption changes what Post does.
 type PostOption func(*posting)
 
@@ -77,6 +85,8 @@ func PostAmount(a Amount) PostOption { return func(p *posting) { p.amount = &a }
 
 // Post moves the money of a hold.
 // It may be repeated, and called by many at once: one Post, Void or expiry decides.
+// A hold is posted once, to the accounts and in the proportions that it was asked for
+// with: docs/limits.md says how to take it in several parts, or to take a fee.
 //
 //   - nil: the transfer is in StateSuccess or StateCommitted (see [WithReturnAt]), by
 //     this call or before.

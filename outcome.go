@@ -12,7 +12,8 @@ type Outcome uint8
 
 const (
 	// Moved means that what the call asked for is done for good.
-	// The money has moved or, for Hold, Void and Cancel, is held or was given back.
+	// The money has moved or, for Hold, Extend, Void and Cancel, is held or was
+	// given back.
 	// After ErrUnsettled it is committed, and not all of it is in place yet.
 	Moved Outcome = iota + 1
 	// NothingStored means that this call has stored nothing.

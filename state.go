@@ -57,7 +57,7 @@ type Record struct {
 	// State is where the transfer stands.
 	State State
 	// Legs are the movements, one per account.
-	// Of a hold that was posted in part, they are what was posted.
+	// Of a hold they are what is held, or was, also if a part was posted: see Posted.
 	// Each has its currency, whether the request named it with the leg or not.
 	Legs []Leg
 	// Effects are the documents that change with the money.
@@ -67,7 +67,8 @@ type Record struct {
 	Currency string
 	// Metadata is what was stored with the transfer.
 	Metadata map[string]any
-	// Epoch is 0 before the claim, 1 from then on, and one more with every takeover.
+	// Epoch is 0 before the claim, 1 from then on, and one more with every takeover and
+	// every [Coordinator.Extend].
 	Epoch int64
 	// Owner is the execution that has claimed the transfer last.
 	Owner string
@@ -76,6 +77,13 @@ type Record struct {
 	// LastModified is when the transfer was written last, by the server's clock.
 	// Of what is held, or final, it is by the process's clock, corrected like CreatedAt.
 	LastModified time.Time
+	// CommittedAt is when the commit was recorded, by the server's clock.
+	// Statements are in the order of these times.
+	// It is zero before, and in an answer that comes sooner than the record: see
+	// [WithReturnAt].
+	// In the answer of the call that has recorded the commit it is that call's estimate,
+	// a moment early; [Coordinator.Get] reads the time that is stored.
+	CommittedAt time.Time
 	// Failure says why the transfer was rolled back.
 	// It is set in StateRollback and StateFail.
 	Failure *Failure
@@ -112,9 +120,18 @@ type Record struct {
 	Reversed Amount
 	// Hold says that the transfer was requested by Hold.
 	Hold bool
+	// Held says that the hold is held now: its money is reserved, and it is neither
+	// posted nor voided.
+	// One that has expired is held until Run or Recover voids it.
+	Held bool
 	// ExpiresAt is when a hold is voided unless it is decided before.
-	// The first call of Hold has set it.
+	// The first call of Hold has set it, or the latest [Coordinator.Extend].
 	ExpiresAt time.Time
+	// Posted is what a hold between two accounts has moved, once it is posted: all that
+	// was held, or a part.
+	// It is nil before that, for a hold with more legs, whose Post moves all of them, and
+	// for what is no hold.
+	Posted *Amount
 }
 
 // Failure says why a transfer was rolled back, or is stuck.
@@ -141,10 +158,14 @@ func recordOf(t document.Transfer) Record {
 	r := Record{
 		ID: t.ID, State: State(t.State), Currency: t.Currency, Epoch: t.Epoch, Owner: t.Owner,
 		CreatedAt: t.CreatedAt, LastModified: t.LastModified, Attempts: int(t.Attempts),
-		NotBefore: t.NotBefore, PurgeAt: t.PurgeAt,
+		NotBefore: t.NotBefore, PurgeAt: t.PurgeAt, CommittedAt: t.CommittedAt,
 		Failure: failureOf(t.Failure), Stuck: failureOf(t.Stuck),
-		Reverses: t.Reverses, ReversedBy: t.WhollyReversedBy(), Reversed: Amount{t.ReversedAmount()}, Hold: t.Hold, ExpiresAt: t.ExpiresAt,
-		Effects: effectsOf(t), Legs: legsFrom(t.Movements()),
+		Reverses: t.Reverses, ReversedBy: t.WhollyReversedBy(), Reversed: Amount{t.ReversedAmount()},
+		Hold: t.Hold, Held: t.HeldNow(), ExpiresAt: t.ExpiresAt,
+		Effects: effectsOf(t), Legs: legsFrom(t.PlannedMovements()),
+	}
+	if posted := t.PostedAmount(); posted != nil {
+		r.Posted = &Amount{*posted}
 	}
 	if currency, one := t.OneCurrency(); one {
 		r.Currency = currency

@@ -46,6 +46,9 @@ type transferJSON struct {
 	Failure   *failureJSON `json:"failure,omitempty"`
 	// Refunds is the ID of the transfer of which this one is a refund.
 	Refunds string `json:"refunds,omitempty"`
+	// Posted is how much of a hold has moved, all of it or a part.
+	// The legs are what was held.
+	Posted *transfer.Amount `json:"posted,omitempty"`
 	// Refunded is how much of this transfer was paid back by now.
 	// It is left out of the answer to a request that is repeated, because it changes.
 	Refunded *transfer.Amount `json:"refunded,omitempty"`
@@ -87,6 +90,7 @@ func stateOf(rec transfer.Record) string {
 func (h *handler) transferAnswer(rec transfer.Record) transferJSON {
 	answer := transferJSON{
 		ID: h.keyOf(rec.ID), State: stateOf(rec), Legs: make([]legJSON, len(rec.Legs)), CreatedAt: rec.CreatedAt,
+		Posted: rec.Posted,
 	}
 	for i, leg := range rec.Legs {
 		answer.Legs[i] = legJSON{leg.Account, leg.Amount}

@@ -241,7 +241,9 @@ func TestHold(t *testing.T) {
 	held := s.post("/transfers", "room-1", hold60).is(http.StatusAccepted)
 	assert.Equal(t, stateHeld, decoded[transferJSON](held).State)
 	for range 2 {
-		s.post("/transfers/room-1/post", "", `{"amount": 45}`).is(http.StatusOK)
+		posted := decoded[transferJSON](s.post("/transfers/room-1/post", "", `{"amount": 45}`).is(http.StatusOK))
+		assert.Equal(t, transfer.Units(45), *posted.Posted)
+		assert.Equal(t, transfer.Units(60), posted.Legs[1].Amount, "what was held")
 	}
 	s.balances(55, 45)
 	assert.Equal(t, "alreadyCommitted", s.post("/transfers/room-1/void", "", "").is(http.StatusConflict).errorCode())

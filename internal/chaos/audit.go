@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -191,7 +192,7 @@ func possible(v verb, w word) bool {
 	case unanswered, inDoubt, unwritten, done:
 		return true
 	case refused:
-		return v.stores() || v == verbWait || v == verbPost
+		return v.stores() || v == verbWait || v == verbPost || v == verbExtend
 	case rejected:
 		return false
 	default:
@@ -204,9 +205,9 @@ func possible(v verb, w word) bool {
 func verbsOf() map[word][]verb {
 	return map[word][]verb{
 		conflict:        {verbConflict, verbPost},
-		tooLate:         {verbCancel, verbVoid},
-		notFound:        {verbCancel, verbGet, verbWait, verbPost, verbVoid, verbReverse},
-		notHeld:         {verbPost},
+		tooLate:         {verbCancel, verbVoid, verbExtend},
+		notFound:        {verbCancel, verbGet, verbWait, verbPost, verbVoid, verbExtend, verbReverse},
+		notHeld:         {verbPost, verbExtend},
 		alreadyReversed: {verbReverse},
 		reversalExceeds: {verbReverse},
 		notReversible:   {verbReverse},
@@ -222,7 +223,9 @@ func lieOfStored(e entry, t transferDocument) string {
 	case (e.Verb == verbConflict) != (e.Word == conflict):
 		return "another payload must be told a conflict, and no other one may be"
 	case e.Word == notHeld:
-		return lieIf(e.Held, "the caller knew that it is held, or has been")
+		// Extend says it of what was voided, too.
+		voided := e.Verb == verbExtend && !t.forward() && t.Failure.Code != "expired"
+		return lieIf(e.Held && !voided, "the caller knew that it is held, or has been")
 	case e.Word == refused && (t.State != transfer.StateFail || t.Failure.Code != e.Code):
 		return "it is not what is stored"
 	case e.Word == tooLate && t.State != transfer.StateSuccess:
@@ -253,13 +256,34 @@ func lieOfRecord(e entry, t transferDocument) string {
 	switch e.Verb {
 	case verbTransfer, verbWait, verbReverse:
 		return lieIf(!forward, "this is not what success looks like")
-	case verbPost:
-		return lieIf(!forward || t.Posted != e.Part, "this is not what a hold looks like that was posted")
-	case verbHold:
-		return lieIf(back || !t.Held, "this is not what a hold looks like")
+	case verbPost, verbHold, verbExtend:
+		return lieOfHold(e, t)
 	case verbCancel, verbVoid:
 		return lieIf(e.State != transfer.StateFail, "this is not what a cancelled transfer looks like")
 	case verbSubmit, verbGet, verbConflict, verbClose, verbReopen, verbFreeze, verbUnfreeze, verbRecover:
 	}
 	return ""
 }
+
+// lieOfHold returns what is not true about the record in an answer to what is done with a
+// hold.
+func lieOfHold(e entry, t transferDocument) string {
+	const unlike = "this is not what a hold looks like"
+	forward := e.State == transfer.StateCommitted || e.State == transfer.StateSuccess
+	switch e.Verb {
+	case verbPost:
+		return lieIf(!forward || t.Posted != e.Part, unlike+" that was posted")
+	case verbExtend:
+		lasts := e.State == transfer.StatePreparing && t.Held && !t.ExpiresAt.Before(e.ExpiresAt)
+		if !lasts {
+			return unlike + " that was extended"
+		}
+		early := t.Failure.Code == "expired" && t.LastModified.Before(e.ExpiresAt.Add(-clockError))
+		return lieIf(early, "it was to expire later")
+	default:
+		return lieIf(e.State == transfer.StateRollback || e.State == transfer.StateFail || !t.Held, unlike)
+	}
+}
+
+// clockError is by how much the times of two processes may differ.
+const clockError = 500 * time.Millisecond

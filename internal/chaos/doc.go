@@ -7,9 +7,9 @@
 // program, started again.
 // Each worker has a coordinator and several callers.
 // The callers use all verbs on the same accounts: they transfer, exchange currencies,
-// submit (for now, for later, and for when the money is there), wait, cancel, hold, post,
-// void and reverse, let holds expire, pay the same orders, ask again, close, reopen,
-// freeze and unfreeze accounts, and recover with a threshold of zero.
+// submit (for now, for later, and for when the money is there), wait, cancel, hold,
+// extend, post, void and reverse, let holds expire, pay the same orders, ask again,
+// close, reopen, freeze and unfreeze accounts, and recover with a threshold of zero.
 // A worker reports each call and each answer to its parent on a pipe.
 // So when a worker is killed, no answer is lost except those that it never gave.
 //

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/mongotransfer/transfer"
 )
@@ -37,6 +38,9 @@ type transferDocument struct {
 	Hold   bool           `bson:"hold"`
 	Held   bool           `bson:"held"`
 	Posted int64          `bson:"posted"` // 0: all of it
+
+	ExpiresAt    time.Time `bson:"expiresAt"`
+	LastModified time.Time `bson:"lastModified"`
 
 	Reverses   string           `bson:"reverses"`
 	Part       bool             `bson:"part"`

@@ -24,6 +24,7 @@ const (
 	verbHold     verb = "hold"
 	verbPost     verb = "post"
 	verbVoid     verb = "void"
+	verbExtend   verb = "extend"
 	verbReverse  verb = "reverse"
 	verbGet      verb = "get"
 	verbClose    verb = "close"
@@ -77,6 +78,8 @@ type entry struct {
 	Text  string         // of the error
 	// ReturnAt says what the call waits for.
 	ReturnAt transfer.ReturnAt
+	// ExpiresAt is when the hold in the answer to an Extend expires.
+	ExpiresAt time.Time
 	// Known says that the caller knew before the call that the transfer is stored, or the
 	// original of a reversal.
 	Known bool
@@ -110,6 +113,9 @@ func (e entry) promised(t transferDocument) bool {
 // answer returns the entry with the answer to its call.
 func (e entry) answer(rec transfer.Record, err error) entry {
 	e.Word, e.State, e.Epoch = wordOf(err), rec.State, rec.Epoch
+	if e.Verb == verbExtend {
+		e.ExpiresAt = rec.ExpiresAt
+	}
 	if rec.Failure != nil {
 		e.Code = rec.Failure.Code
 	}

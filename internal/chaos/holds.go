@@ -17,6 +17,8 @@ const (
 	// At the end all holds have to expire.
 	shortestHeld = 300 * time.Millisecond
 	longestHeld  = 5 * time.Second
+	// heldLonger is for how long a hold is extended: longer than one may be held already.
+	heldLonger = 6 * time.Second
 )
 
 // sharedHold returns the ID of the hold that all callers of all workers mean at the
@@ -34,13 +36,25 @@ func (c *caller) hold(ctx context.Context, id string) {
 	})
 }
 
-// holds asks for a hold and then decides it, alone or against a rival, or lets it expire.
+// holds asks for a hold, perhaps extends it, and then decides it or lets it expire.
 func (c *caller) holds(ctx context.Context) {
 	id := holdPrefix + c.newID()
 	if c.rng.IntN(4) == 0 {
 		id = sharedHold()
 	}
 	c.hold(ctx, id)
+	switch c.rng.IntN(6) {
+	case 0:
+		c.extend(ctx, id)
+	case 1: // A rival extends it while it is decided below, or expires.
+		c.against(ctx, func(rival *caller) { rival.extend(ctx, id) }, func() { c.endHold(ctx, id) })
+		return
+	}
+	c.endHold(ctx, id)
+}
+
+// endHold decides a hold, alone or against a rival, or lets it expire.
+func (c *caller) endHold(ctx context.Context, id string) {
 	switch dice := c.rng.IntN(10); {
 	case dice < 4:
 		c.post(ctx, id)
@@ -79,6 +93,14 @@ func (c *caller) post(ctx context.Context, id string) {
 
 func (c *caller) void(ctx context.Context, id string) {
 	c.call(ctx, verbVoid, id, func(ctx context.Context, _ string) (transfer.Record, error) { return c.coord.Void(ctx, id) })
+}
+
+// extend lets a hold expire later.
+func (c *caller) extend(ctx context.Context, id string) {
+	c.callEntry(ctx, entry{Verb: verbExtend, ID: id, Known: c.knows(id), Held: c.held[id]},
+		func(ctx context.Context, _ string) (transfer.Record, error) {
+			return c.coord.Extend(ctx, id, heldLonger)
+		})
 }
 
 // isHold reports whether an ID is the ID of a hold.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -224,8 +225,11 @@ func TestWrongReversals(t *testing.T) {
 
 // The audit accepts true answers to holds and finds false ones.
 func TestLiesAboutHolds(t *testing.T) {
-	held := transferDocument{State: transfer.StateFail, Hold: true, Held: true}
+	later := time.Now().Add(time.Hour)
+	held := transferDocument{State: transfer.StateFail, Hold: true, Held: true, ExpiresAt: later, LastModified: later}
 	held.Failure.Code = "expired"
+	early := held
+	early.LastModified = later.Add(-time.Second)
 	posted := transferDocument{State: transfer.StateSuccess, Hold: true, Held: true, Posted: 10}
 	never := transferDocument{State: transfer.StateFail, Hold: true}
 	preparing, success := transfer.StatePreparing, transfer.StateSuccess
@@ -254,6 +258,17 @@ func TestLiesAboutHolds(t *testing.T) {
 		"too late to void":             {entry{Verb: verbVoid, Word: tooLate}, posted, false},
 		"too late to void, and it was": {entry{Verb: verbVoid, Word: tooLate}, held, true},
 		"void of what is no hold":      {entry{Verb: verbVoid, Word: notHeld}, held, true},
+		"extended":                     {entry{Verb: verbExtend, Word: done, State: preparing, ExpiresAt: later.Add(-1)}, held, false},
+		"extended, and voided":         {entry{Verb: verbExtend, Word: done, State: transfer.StateFail}, held, true},
+		"extended, and that is lost":   {entry{Verb: verbExtend, Word: done, State: preparing, ExpiresAt: later.Add(1)}, held, true},
+		"extended, and expired before": {entry{Verb: verbExtend, Word: done, State: preparing, ExpiresAt: later}, early, true},
+		"too late to extend":           {entry{Verb: verbExtend, Word: tooLate}, posted, false},
+		"extend what has expired":      {entry{Verb: verbExtend, Word: refused, Code: "expired"}, held, false},
+		"extend what has not":          {entry{Verb: verbExtend, Word: refused, Code: "voided"}, held, true},
+		"extend what is not held":      {entry{Verb: verbExtend, Word: notHeld}, never, false},
+		"not held yet":                 {entry{Verb: verbExtend, Word: notHeld}, posted, false},
+		"extended, and it was held":    {entry{Verb: verbExtend, Word: notHeld, Held: true}, posted, true},
+		"not held, and has expired":    {entry{Verb: verbExtend, Word: notHeld, Held: true}, held, true},
 		"void of something else":       {entry{Verb: verbVoid, Word: conflict}, held, true},
 	} {
 		lie := lieOf(test.entry, test.stored, true)

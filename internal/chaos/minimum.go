@@ -27,6 +27,7 @@ func (r Report) missing() []string {
 	} {
 		want(kind, r.Kinds[kind], 5)
 	}
+	want("holds extended", r.Answers[event{string(verbExtend), string(done)}], 5)
 	want("reversals of what was reversed", r.Answers[event{string(verbReverse), string(alreadyReversed)}], 1)
 	want("snapshots", r.Snapshots, 60)
 	want("snapshots with money in transit", r.Moving, 20)

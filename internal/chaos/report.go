@@ -131,8 +131,8 @@ func (r Report) Print(out io.Writer) error {
 		r.Transfers[transfer.StateSuccess]+r.Transfers[transfer.StateFail], r.Transfers[transfer.StateSuccess],
 		r.Transfers[transfer.StateFail], r.Overtaken, r.Promised)
 	for _, v := range []verb{
-		verbTransfer, verbSubmit, verbWait, verbCancel, verbGet, verbConflict, verbHold, verbPost, verbVoid, verbReverse, verbClose, verbReopen,
-		verbFreeze, verbUnfreeze,
+		verbTransfer, verbSubmit, verbWait, verbCancel, verbGet, verbConflict, verbHold, verbPost, verbVoid, verbExtend, verbReverse,
+		verbClose, verbReopen, verbFreeze, verbUnfreeze,
 	} {
 		line("answers to %s\t%s", v, counts(r.Answers, func(e event) (string, bool) { return e.at, e.what == string(v) }))
 	}

@@ -67,6 +67,28 @@ func Postable() bson.D {
 	return append(undecided(), bson.E{Key: "held", Value: true}, bson.E{Key: "$expr", Value: before})
 }
 
+// Extendable matches holds that are held, have not expired, and would not expire earlier
+// than they do if they expired after the given time, by the server's clock.
+func Extendable(expiresIn time.Duration) bson.D {
+	before := bson.D{{Key: "$lt", Value: bson.A{"$$NOW", "$expiresAt"}}}
+	noShorter := bson.D{{Key: "$lte", Value: bson.A{"$expiresAt", ExpiryIn(expiresIn)}}}
+	return append(undecided(), bson.E{Key: "held", Value: true},
+		bson.E{Key: "$expr", Value: bson.D{{Key: "$and", Value: bson.A{before, noShorter}}}})
+}
+
+// Longer matches holds that are held, and would expire earlier than they do if they
+// expired after the given time, by the server's clock.
+func Longer(expiresIn time.Duration) bson.D {
+	shorter := bson.D{{Key: "$gt", Value: bson.A{"$expiresAt", ExpiryIn(expiresIn)}}}
+	return append(undecided(), bson.E{Key: "held", Value: true}, bson.E{Key: "$expr", Value: shorter})
+}
+
+// ExpiryIn is the instant at which a hold that lasts so long from now on expires, as the
+// server computes it.
+func ExpiryIn(expiresIn time.Duration) bson.D {
+	return bson.D{{Key: "$add", Value: bson.A{"$$NOW", expiresIn.Milliseconds()}}}
+}
+
 // Expired matches holds that have expired, by the server's clock.
 // They may not be posted any more, and nothing has to be waited for.
 func Expired() bson.D {

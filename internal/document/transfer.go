@@ -159,12 +159,32 @@ func (t Transfer) Moved() []Leg {
 	return moved
 }
 
+// PostedAmount returns what a posted hold between two accounts has moved, the whole or a
+// part, and nil for any other transfer.
+func (t Transfer) PostedAmount() *money.Amount {
+	if !t.Hold || !t.State.Forward() || len(t.Legs) != 2 {
+		return nil
+	}
+	posted := t.Moved()[0].Amount
+	if posted.Sign() < 0 {
+		posted = posted.Neg()
+	}
+	return &posted
+}
+
 // CurrencyOf returns the currency of a leg: its own, or the transfer's.
 func (t *Transfer) CurrencyOf(leg Leg) string { return cmp.Or(leg.Currency, t.Currency) }
 
 // Movements returns what [Transfer.Moved] returns, each leg with its currency.
-func (t Transfer) Movements() []Leg {
-	legs := slices.Clone(t.Moved())
+func (t Transfer) Movements() []Leg { return t.withCurrencies(t.Moved()) }
+
+// PlannedMovements returns the legs, each with its currency: of a hold, what is held, or
+// was.
+func (t Transfer) PlannedMovements() []Leg { return t.withCurrencies(t.Legs) }
+
+// withCurrencies returns legs of the transfer, each with its currency.
+func (t *Transfer) withCurrencies(legs []Leg) []Leg {
+	legs = slices.Clone(legs)
 	for i := range legs {
 		legs[i].Currency = t.CurrencyOf(legs[i])
 	}

@@ -3,7 +3,6 @@ package mongostore
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/protocol"
@@ -154,23 +153,11 @@ func (c *Call) storedIn(t document.Transfer) bool {
 }
 
 // changed makes the attempt's transfer what the call has made of the stored one.
-// A decision's time is the server's, and a little later than the time given here.
 func (c *Call) changed(at transition.Stamp) {
-	t, op := &c.Attempt.Transfer, c.Op
-	switch op.Kind {
-	case protocol.MarkHeld:
-		t.Held, t.Clean, t.LastModified = true, op.Clean, at.Now
-		t.Stuck, t.StuckAt = nil, time.Time{}
-	case protocol.Decide:
-		t.State, t.Clean, t.LastModified = op.To, t.Clean || op.Clean, at.Now
-		if op.To == protocol.Rollback {
-			failure := c.Attempt.failure(op.Refusal)
-			t.Failure = &failure
-		}
-	case protocol.Finish:
-		t.State, t.Open, t.LastModified, t.PurgeAt = op.To, false, at.Now, at.PurgeAt
-		t.Stuck, t.StuckAt = nil, time.Time{}
-	case protocol.Claim, protocol.Verify, protocol.ReadFence, protocol.ReadTransfer, protocol.LookTransfer,
-		protocol.Prepare, protocol.Look, protocol.Pay, protocol.Settle, protocol.Clear, protocol.Undo, protocol.FenceOnly:
+	var why *document.Failure
+	if c.Op.Kind == protocol.Decide && c.Op.To == protocol.Rollback {
+		failure := c.Attempt.failure(c.Op.Refusal)
+		why = &failure
 	}
+	at.Change(&c.Attempt.Transfer, c.Op, why)
 }

@@ -36,7 +36,9 @@ func TestManyDecisionsAreOneStatement(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, found)
 		assert.Equal(t, i < 3, !stored.CommittedAt.IsZero())
-		stored.CommittedAt = time.Time{}
+		assert.Equal(t, i < 3, !a.Transfer.CommittedAt.IsZero())
+		assert.WithinDuration(t, stored.CommittedAt, a.Transfer.CommittedAt, time.Minute)
+		stored.CommittedAt = a.Transfer.CommittedAt
 		assert.Equal(t, a.Transfer, stored)
 	}
 }

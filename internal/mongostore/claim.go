@@ -38,14 +38,7 @@ func (s *Store) insertClaimed(ctx context.Context, calls []*Call) {
 
 // claimed returns the attempt's transfer as a claim inserts it.
 func (a *Attempt) claimed(now time.Time) document.Transfer {
-	t := a.Transfer
-	t.State, t.Open, t.Epoch, t.Owner = protocol.Preparing, true, 1, a.Owner
-	t.CreatedAt, t.LastModified = now, now
-	if t.Hold {
-		// Truncated, as it will be read back.
-		t.ExpiresAt = now.Add(a.HoldFor).Truncate(time.Millisecond)
-	}
-	return t
+	return transition.Inserted(a.Transfer, a.Owner, now, a.HoldFor)
 }
 
 // InsertInitiated stores a transfer for a worker to begin.
@@ -98,18 +91,38 @@ func (s *Store) claim(ctx context.Context, calls []*Call) {
 // claimOne performs one claim and keeps its after-image.
 func (s *Store) claimOne(ctx context.Context, call *Call) {
 	filter, update := call.Attempt.claim(call.Op).Statement()
-	after, result, err := wire.FindAndModify(ctx, s.catalog.Transfers, filter, update)
+	t, result, err := s.modifyTransfer(ctx, filter, update)
 	call.answer(result, err)
+	if result == protocol.Applied {
+		call.Attempt.Transfer = t
+		call.Answer.Transfer = call.Attempt.image(t)
+	}
+}
+
+// Extend lets a hold expire so long from now, and returns it as it is then.
+// The owner is a nonce that nothing else has.
+// NotMatched means that the hold is not held, has expired, or would expire earlier than
+// it does.
+func (s *Store) Extend(
+	ctx context.Context, t document.Transfer, owner string, expiresIn time.Duration,
+) (document.Transfer, protocol.Result, error) {
+	ctx, cancel := s.WithLimit(wire.Detached(ctx), wire.CommandLimit)
+	defer cancel()
+	filter, update := transition.Extension{Transfer: t, Owner: owner, ExpiresIn: expiresIn}.Statement()
+	return s.modifyTransfer(ctx, filter, update)
+}
+
+// modifyTransfer changes one transfer, and returns it as it is then.
+func (s *Store) modifyTransfer(ctx context.Context, filter bson.D, update any) (document.Transfer, protocol.Result, error) {
+	after, result, err := wire.FindAndModify(ctx, s.catalog.Transfers, filter, update)
 	if result != protocol.Applied {
-		return
+		return document.Transfer{}, result, err
 	}
 	t, err := document.DecodeTransfer(after)
 	if err != nil {
-		call.answer(protocol.Unknown, err)
-		return
+		return document.Transfer{}, protocol.Unknown, err
 	}
-	call.Attempt.Transfer = t
-	call.Answer.Transfer = call.Attempt.image(t)
+	return t, protocol.Applied, nil
 }
 
 // showClaimed answers the claims of a command if only some of them have matched.

@@ -2,6 +2,7 @@ package queries_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -47,6 +48,52 @@ func TestStalledUsesThePartialIndex(t *testing.T) {
 		plan := b.Explain(find)
 		assert.Contains(t, plan, `"indexName": "unfinished"`)
 		assert.NotContains(t, plan, "COLLSCAN")
+	}
+}
+
+// Holds that are overdue, and those that expire soon, are found by their time.
+// However many are held for longer, posted, or being posted, no others are examined.
+func TestOverdueHoldsAreFoundByTheirTime(t *testing.T) {
+	t.Parallel()
+	b := storetest.New(t)
+	require.NoError(t, b.Store.Setup(t.Context()))
+	now := time.Now()
+	var all []bson.M
+	plant := func(n int, name string, in time.Duration, more bson.M) {
+		for i := range n {
+			hold := bson.M{
+				"_id": fmt.Sprint(name, i), "state": "Preparing", "open": true, "hold": true, "held": true, "epoch": int64(1),
+				"createdAt": now.Add(-24 * time.Hour), "lastModified": now, "expiresAt": now.Add(in),
+			}
+			maps.Copy(hold, more)
+			all = append(all, hold)
+		}
+	}
+	plant(3, "overdue", -time.Hour, nil)
+	plant(2, "soon", time.Minute, nil)
+	plant(1000, "held", time.Hour, nil)
+	plant(500, "settling", -time.Hour, bson.M{"state": "Committed", "committedAt": now})
+	plant(500, "posted", -time.Hour, bson.M{"state": "Success", "committedAt": now, "open": false})
+	b.PutIn("transfers", all...)
+	b.Change("transfers", "overdue2", bson.M{"$unset": bson.M{"held": ""}}) // it was never held
+	for before, want := range map[time.Time][]string{
+		now:                       {"overdue0", "overdue1"},
+		now.Add(30 * time.Minute): {"overdue0", "overdue1", "soon0", "soon1"},
+	} {
+		for _, limit := range []int{0, 50} {
+			b.Log.Take()
+			var found []string
+			for transfer, err := range b.Store.List(t.Context(), queries.Query{ExpiresBefore: before, Limit: limit}) {
+				require.NoError(t, err)
+				found = append(found, transfer.ID)
+			}
+			slices.Sort(found)
+			assert.Equal(t, want, found)
+			find := b.Log.Take()[0]
+			const around = 5 // where ranges begin and end
+			assert.LessOrEqual(t, b.Examined(find), int64(len(want)+1+around), b.Explain(find))
+			assert.Contains(t, b.Explain(find), `"indexName": "holds"`)
+		}
 	}
 }
 

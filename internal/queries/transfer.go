@@ -2,6 +2,7 @@ package queries
 
 import (
 	"context"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -21,8 +22,16 @@ func (q *Queries) ReadTransferLinearizable(ctx context.Context, id string) (t do
 	return readTransfer(ctx, q.catalog.Linearizable, id)
 }
 
-func readTransfer(ctx context.Context, from *mongo.Collection, id string) (t document.Transfer, found bool, err error) {
-	stored, err := wire.FindOne(wire.Detached(ctx), from, bson.D{{Key: "_id", Value: id}})
+// ReadLonger reads, in the same way, a hold that is held and lasts longer than so long
+// from now on, by the server's clock.
+func (q *Queries) ReadLonger(ctx context.Context, id string, expiresIn time.Duration) (t document.Transfer, found bool, err error) {
+	return readTransfer(ctx, q.catalog.Linearizable, id, document.Longer(expiresIn)...)
+}
+
+func readTransfer(
+	ctx context.Context, from *mongo.Collection, id string, more ...bson.E,
+) (t document.Transfer, found bool, err error) {
+	stored, err := wire.FindOne(wire.Detached(ctx), from, append(bson.D{{Key: "_id", Value: id}}, more...))
 	if wire.NotFound(err) {
 		return t, false, nil
 	}

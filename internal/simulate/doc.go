@@ -22,7 +22,8 @@
 // Some transfers are holds.
 // Other executors post them, wholly or in part, void them, or take them over once they
 // have expired.
-// That a hold expires is a move of its own.
+// That a hold expires is a move of its own, and so is that it is extended, by a primary
+// whose clock may be behind.
 // Some transfers change a document as well.
 // They require a value and set one of their own.
 // Others may write the document in the meantime, or remove it if nothing is owed to it.

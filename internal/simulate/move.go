@@ -25,6 +25,7 @@ const (
 	change                           // a document that is not reserved is written from outside
 	purge                            // a document is removed that may be
 	elapse                           // a hold expires
+	extend                           // a hold is made to expire later
 	failOver                         // another member becomes the primary
 	finish                           // an executor goes on without faults until it ends
 	recovery                         // a recovery of all this is tried out
@@ -108,6 +109,8 @@ func (r *run) take(m move) error {
 			r.w.Expired[m.who] = true
 			r.note("the time of %s is over", transferName(m.who))
 		}
+	case extend:
+		return r.extend(m.who)
 	case failOver:
 		r.note("the primary falls, and another one has what a majority had")
 		r.w.failOver()
@@ -119,6 +122,18 @@ func (r *run) take(m move) error {
 		return r.recovers(policies()[m.who])
 	}
 	return nil
+}
+
+// extend lets a hold expire later, and its caller hears of it.
+func (r *run) extend(transfer int) error {
+	before := r.w.Version
+	if !r.w.extend(transfer) {
+		return nil
+	}
+	r.w.replicate()
+	r.note("%s is extended", transferName(transfer))
+	r.noteChanges()
+	return r.w.check(&before)
 }
 
 func (r *run) hurry(who int) {

@@ -32,6 +32,7 @@ type game struct {
 	may     [lastFate + 1]bool // which fates can be met
 	ill     bool               // accounts are closed, and primaries fall
 	frost   *rand.Rand         // draws when accounts are frozen; nil: never
+	longer  *rand.Rand         // draws when holds are extended; nil: never
 	missing int                // may be inserted by hand; -1: no account is missing
 	paper   bool               // carol is a document that some transfers change
 	guests  []int              // executors that are still to join
@@ -86,6 +87,7 @@ func stage(seed uint64) *game {
 	}
 	g.drawEarlier(seed)
 	g.drawOriginal(seed)
+	g.drawLonger(seed)
 	common := []float64{0.2, 0.5}[random.IntN(2)]
 	for f := range g.may {
 		g.may[f] = random.Float64() < common
@@ -122,6 +124,15 @@ func (g *game) drawFrost(seed uint64, accounts []Account) {
 	g.frost = random
 	a := &accounts[g.drawChilled()]
 	a.Frozen = !a.Missing && random.IntN(3) == 0
+}
+
+// drawLonger draws whether holds are extended.
+// It draws from a source of its own as well.
+func (g *game) drawLonger(seed uint64) {
+	random := rand.New(rand.NewPCG(seed, 5))
+	if random.IntN(4) == 0 {
+		g.longer = random
+	}
 }
 
 // drawChilled draws an account that is frozen or unfrozen.
@@ -332,6 +343,11 @@ func (g *game) make(m move) error {
 func (g *game) draw() move {
 	if g.frost != nil && g.frost.IntN(25) == 0 {
 		return move{kind: []moveKind{freeze, thaw}[g.frost.IntN(2)], who: g.drawChilled()}
+	}
+	if g.longer != nil && g.longer.IntN(6) == 0 {
+		if t := g.longer.IntN(MaxTransfers); g.w.Expired[t] && g.w.heldNow(t) || g.longer.IntN(20) == 0 {
+			return move{kind: extend, who: t}
+		}
 	}
 	n := g.random.IntN(100)
 	switch {

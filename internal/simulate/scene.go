@@ -22,6 +22,7 @@ type Scene struct {
 	three    bool  // 40 of each transfer go to bob, and 20 to carol
 	closing  bool  // bob's account may be closed at any time
 	freezing bool  // bob's account may be frozen at any time
+	longer   bool  // holds may be extended at any time
 	posted   int64 // what is posted of holds; 0: all
 	paper    paper
 	room     int64 // what is left of the original of reversals; 0: what one takes
@@ -264,6 +265,9 @@ func Holds() []Scene {
 		Scene{Name: "held and voided, money and a document", starts: [][]protocol.Start{{hold(), void()}}, Faults: 1, paper: besides},
 		Scene{Name: "held and posted, freezing", starts: [][]protocol.Start{{hold(), postHold()}}, Faults: 1, freezing: true},
 		Scene{Name: "held and voided, freezing", starts: [][]protocol.Start{{hold(), void()}}, Faults: 1, freezing: true},
+		Scene{Name: "extended and expired", starts: [][]protocol.Start{{hold(), expire()}}, Faults: 1, longer: true},
+		Scene{Name: "extended and voided", starts: [][]protocol.Start{{hold(), void()}}, Faults: 1, longer: true},
+		Scene{Name: "extended, posted and expired", starts: [][]protocol.Start{{hold(), postHold(), expire()}}, Faults: 0, longer: true},
 		Scene{Name: "a hold beside a transfer", starts: [][]protocol.Start{{hold(), postHold()}, {fromInsert()}}, Faults: 0},
 		Scene{Name: "a hold beside a transfer, in part", starts: [][]protocol.Start{{hold(), postHold()}, {fromInsert()}}, Faults: 0, posted: 20})
 	for _, c := range []struct {

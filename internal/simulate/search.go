@@ -36,6 +36,7 @@ type search struct {
 	coalesce  bool // operations of the two transfers may travel as one update
 	closing   bool // an account may be closed
 	freezing  bool // an account may be frozen
+	longer    bool // holds may be extended
 	stop      func() bool
 }
 
@@ -52,6 +53,7 @@ func Explore(scene Scene, stop func() bool) (Explored, *Failure) {
 		coalesce:  scene.coalesce,
 		closing:   scene.closing,
 		freezing:  scene.freezing,
+		longer:    scene.longer,
 		stop:      stop,
 	}
 	r := scene.run()
@@ -132,7 +134,11 @@ func (s *search) moves(r *run) []move {
 	return moves
 }
 
-// disturbances returns what can happen to bob's account.
+// lastExtended is the epoch from which on a search extends no hold any more, so that it
+// ends.
+const lastExtended = 4
+
+// disturbances returns what can happen to bob's account, and to holds.
 func (s *search) disturbances(r *run) []move {
 	var moves []move
 	bob := &r.w.Accounts[1]
@@ -141,6 +147,11 @@ func (s *search) disturbances(r *run) []move {
 	}
 	if s.freezing && !bob.Missing && !bob.Frozen {
 		moves = append(moves, move{kind: freeze, who: 1})
+	}
+	for t := range r.w.Holds {
+		if s.longer && r.w.heldNow(t) && r.w.Transfers[t].Epoch < lastExtended {
+			moves = append(moves, move{kind: extend, who: t})
+		}
 	}
 	return moves
 }

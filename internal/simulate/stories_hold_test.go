@@ -116,6 +116,28 @@ func TestPostThatComesBeforeTheExpiry(t *testing.T) {
 	p.over(140, 60)
 }
 
+// A hold that was extended is not voided as expired.
+//
+//  1. C takes the hold over, since it has expired, and stalls. Or C hears no answer.
+//  2. The primary falls, and by the clock of the next one the hold has not expired. There
+//     it is extended.
+//  3. C goes on.
+//  4. B posts the hold.
+func TestExtensionOvertakesTheExpiry(t *testing.T) {
+	for fate, outcome := range map[Fate]protocol.Outcome{answered: protocol.Overtaken, answerLost: protocol.NotClaimed} {
+		p := newHold(t)
+		p.end(p.join(0, hold()), protocol.Held, protocol.Preparing)
+		require.NoError(t, p.r.take(move{kind: elapse, who: 0}))
+		c := p.join(0, expire())
+		p.next(c, fate)
+		require.NoError(t, p.r.take(move{kind: extend, who: 0}))
+		require.NoError(t, p.r.finish(c))
+		require.Equal(t, outcome, p.r.executors[c].x.Outcome())
+		p.end(p.post(0), protocol.Finished, protocol.Success)
+		p.over(140, 60)
+	}
+}
+
 // An order is paid once.
 //
 //  1. A's payment reserves the order and stalls.

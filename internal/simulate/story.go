@@ -83,8 +83,11 @@ func (r *run) noteChanges() {
 func accountName(i int) string  { return [...]string{"alice", "bob", "carol"}[i] }
 func transferName(t int) string { return fmt.Sprintf("T%d", t+1) }
 func executorName(o int) string {
-	if o == recoveryOwner {
+	switch o {
+	case recoveryOwner:
 		return "the recovery"
+	case extender:
+		return "an extension"
 	}
 	return "E" + fmt.Sprint(o)
 }

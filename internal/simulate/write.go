@@ -127,6 +127,29 @@ func (t *Transfer) claim(m Message) {
 	t.Owner = m.Owner
 }
 
+// extender is the nonce of those who extend holds.
+// Each is another one, and none of them asks whose a hold is.
+const extender = 2000
+
+// extend lets a hold that is held expire later, and takes it over.
+// It asks for the time, but of a primary whose clock may be behind that of the one
+// before: by that clock, a hold that had expired has not expired.
+func (w *World) extend(transfer int) bool {
+	if !w.heldNow(transfer) {
+		return false
+	}
+	w.Expired[transfer] = false
+	w.Transfers[transfer].Epoch++
+	w.Transfers[transfer].Owner = extender
+	return true
+}
+
+// heldNow reports whether a transfer is a hold that is held.
+func (w *World) heldNow(transfer int) bool {
+	t := &w.Transfers[transfer]
+	return w.Holds[transfer] && t.Held && t.State == protocol.Preparing
+}
+
 // applyAt performs a write to a participant.
 func (w *World) applyAt(a *Account, m Message) bool {
 	if a.Missing {

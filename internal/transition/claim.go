@@ -10,6 +10,18 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
+// Inserted returns a transfer as the claim of an execution inserts it.
+// A hold lasts as long as holdFor says.
+func Inserted(t document.Transfer, owner string, now time.Time, holdFor time.Duration) document.Transfer {
+	t.State, t.Open, t.Epoch, t.Owner = protocol.Preparing, true, 1, owner
+	t.CreatedAt, t.LastModified = now, now
+	if t.Hold {
+		// Truncated, as it will be read back.
+		t.ExpiresAt = now.Add(holdFor).Truncate(time.Millisecond)
+	}
+	return t
+}
+
 // Claim claims a stored transfer for an execution.
 type Claim struct {
 	// Transfer is the transfer as the execution has read it.

@@ -1,12 +1,13 @@
 // Package transition has the updates of a transfer's own document: claims, decisions, the
-// mark of a hold, finishes, the write that proves ownership, the note of what keeps a
-// transfer from its end, and the one that puts a submitted transfer off. Each says what
-// it requires and what it changes; nothing is sent here.
+// mark of a hold and its extensions, finishes, the write that proves ownership, the note
+// of what keeps a transfer from its end, and the one that puts a submitted transfer off.
+// Each says what it requires and what it changes; nothing is sent here.
 package transition
 
 import (
 	"time"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/retention"
 	"github.com/mongotransfer/transfer/internal/wire"
@@ -20,6 +21,30 @@ type Stamp struct {
 	Fresh bool
 	// PurgeAt is when what is finished now is purged; zero: never.
 	PurgeAt time.Time
+}
+
+// Change makes a transfer what one of the operations that are stamped makes of the stored
+// one.
+// A decision's time is the server's, and a little later than the stamp's.
+// Why says why it is rolled back; a commit has none.
+func (s Stamp) Change(t *document.Transfer, op protocol.Operation, why *document.Failure) {
+	switch op.Kind {
+	case protocol.MarkHeld:
+		t.Held, t.Clean, t.LastModified = true, op.Clean, s.Now
+		t.Stuck, t.StuckAt = nil, time.Time{}
+	case protocol.Decide:
+		t.State, t.Clean, t.LastModified = op.To, t.Clean || op.Clean, s.Now
+		if op.To == protocol.Rollback {
+			t.Failure = why
+		} else {
+			t.CommittedAt = s.Now
+		}
+	case protocol.Finish:
+		t.State, t.Open, t.LastModified, t.PurgeAt = op.To, false, s.Now, s.PurgeAt
+		t.Stuck, t.StuckAt = nil, time.Time{}
+	case protocol.Claim, protocol.Verify, protocol.ReadFence, protocol.ReadTransfer, protocol.LookTransfer,
+		protocol.Prepare, protocol.Look, protocol.Pay, protocol.Settle, protocol.Clear, protocol.Undo, protocol.FenceOnly:
+	}
 }
 
 // setModified sets lastModified, among other fields, where the server's time is known.

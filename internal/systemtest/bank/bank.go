@@ -232,7 +232,7 @@ func (b *Bank) CheckBooks(initial map[string]int64) {
 		if rec.State != transfer.StateSuccess {
 			continue
 		}
-		for _, leg := range rec.Legs {
+		for _, leg := range Moved(rec) {
 			if want[leg.Ledger] == nil { // its accounts begin with nothing
 				want[leg.Ledger] = map[string]int64{}
 			}
@@ -243,6 +243,21 @@ func (b *Bank) CheckBooks(initial map[string]int64) {
 		collection := cmp.Or(ledger, "accounts")
 		require.Equal(b.T, balances, b.balancesIn(collection), "the balances in %s", collection)
 	}
+}
+
+// Moved returns what a transfer has moved: its legs, or the posted part of a hold.
+func Moved(rec transfer.Record) []transfer.Leg {
+	if rec.Posted == nil {
+		return rec.Legs
+	}
+	moved := slices.Clone(rec.Legs)
+	for i := range moved {
+		moved[i].Amount = *rec.Posted
+		if rec.Legs[i].Amount.Sign() < 0 {
+			moved[i].Amount = rec.Posted.Neg()
+		}
+	}
+	return moved
 }
 
 // Units returns an amount as a number.

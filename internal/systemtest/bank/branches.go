@@ -73,7 +73,7 @@ func (b *Branches) CheckBooks() {
 	}
 	for rec, err := range b.Both.List(b.T.Context(), transfer.Query{States: []transfer.State{transfer.StateSuccess}}) {
 		require.NoError(b.T, err)
-		for _, leg := range rec.Legs {
+		for _, leg := range Moved(rec) {
 			want[leg.Ledger] += Units(b.T, leg.Amount)
 		}
 	}

@@ -93,6 +93,7 @@ func fitVerbs(c *transfer.Coordinator) map[string]func(context.Context) error {
 		"Submit": func(ctx context.Context) error { _, err := c.Submit(ctx, bank.Move("t", a, b, 1)); return err },
 		"Hold":   func(ctx context.Context) error { _, err := c.Hold(ctx, bank.Move("t", a, b, 1), time.Hour); return err },
 		"Post":   func(ctx context.Context) error { _, err := c.Post(ctx, "held"); return err },
+		"Extend": func(ctx context.Context) error { _, err := c.Extend(ctx, "held", 2*time.Hour); return err },
 		"Void":   func(ctx context.Context) error { _, err := c.Void(ctx, "held"); return err },
 		"Cancel": func(ctx context.Context) error { _, err := c.Cancel(ctx, "held", "it is not wanted"); return err },
 		"Reverse": func(ctx context.Context) error {

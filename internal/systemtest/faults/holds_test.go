@@ -27,6 +27,9 @@ func holdScenarios() []scenario {
 			return c.Post(ctx, "t", opts...)
 		}
 	}
+	extending := func(ctx context.Context, c *transfer.Coordinator) (transfer.Record, error) {
+		return c.Extend(ctx, "t", 3*time.Hour)
+	}
 	voiding := func(ctx context.Context, c *transfer.Coordinator) (transfer.Record, error) { return c.Void(ctx, "t") }
 	return []scenario{
 		{name: "a hold", balances: []int64{100, 0}, run: holding},
@@ -42,6 +45,15 @@ func holdScenarios() []scenario {
 		{
 			name: "a post whose answer is lost", balances: []int64{100, 0}, prepare: held,
 			also: steps{bank.Claim: bank.AnswerLost}, run: posting(),
+		},
+		{name: "an extension", balances: []int64{100, 0}, prepare: held, run: extending},
+		{name: "an extension of what was held again", balances: []int64{100, 0}, prepare: dirty, run: extending},
+		{
+			name: "an extension that comes too late", balances: []int64{100, 0}, run: extending, calm: transfer.ErrExpired,
+			prepare: func(b *bank.Bank) {
+				held(b)
+				b.Expire("t")
+			},
 		},
 		{name: "a void", balances: []int64{100, 0}, prepare: held, run: voiding},
 		{name: "a void of what was held again", balances: []int64{100, 0}, prepare: dirty, run: voiding},

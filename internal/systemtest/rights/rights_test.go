@@ -270,6 +270,16 @@ func holdVerbs() []verb {
 			_, err := c.Post(ctx, id)
 			return err
 		}},
+		{"hold, extend, post", func(ctx context.Context, c *transfer.Coordinator, id string) error {
+			if _, err := c.Hold(ctx, oneUnit(id), time.Minute); err != nil {
+				return err
+			}
+			if _, err := c.Extend(ctx, id, time.Hour); err != nil {
+				return err
+			}
+			_, err := c.Post(ctx, id)
+			return err
+		}},
 		{"hold, void", func(ctx context.Context, c *transfer.Coordinator, id string) error {
 			if _, err := c.Hold(ctx, oneUnit(id), time.Minute); err != nil {
 				return err

@@ -125,6 +125,7 @@ func TestEachTransferHasItsLine(t *testing.T) {
 	_, err = k.c.Transfer(ctx, telltale("", "a", "b"))
 	require.ErrorIs(t, err, transfer.ErrInvalidRequest)
 	must(k.c.Hold(ctx, telltale("posted", "b", "a"), time.Hour))
+	must(k.c.Extend(ctx, "posted", 2*time.Hour))
 	must(k.c.Post(ctx, "posted"))
 	must(k.c.Hold(ctx, telltale("voided", "a", "b"), time.Hour))
 	must(k.c.Void(ctx, "voided"))
@@ -136,7 +137,8 @@ func TestEachTransferHasItsLine(t *testing.T) {
 	got := k.log.handled()
 	slices.Sort(got[len(got)-2:])
 	require.Equal(t, []string{
-		"transfer paid Success", "transfer paid Success", "transfer refused Fail", "transfer  ", "hold posted Preparing", "post posted Success",
+		"transfer paid Success", "transfer paid Success", "transfer refused Fail", "transfer  ", "hold posted Preparing",
+		"extend posted Preparing", "post posted Success",
 		"hold voided Preparing", "void voided Fail", "reverse back Success", "submit submitted Initiated", "cancel submitted Fail",
 		"transfer many1 Success", "transfer many2 Success",
 	}, got)

@@ -80,7 +80,7 @@ func decideHolds(b *bank.Bank, c *transfer.Coordinator) {
 	}
 	rec, err := c.Post(ctx, "posted-part-0", transfer.PostAmount(transfer.Units(25)))
 	require.NoError(b.T, err)
-	require.EqualValues(b.T, 25, bank.Units(b.T, rec.Legs[1].Amount))
+	require.EqualValues(b.T, 25, bank.Units(b.T, *rec.Posted))
 	for _, id := range []string{"hold-2", "hold-3", "hold-void", "voided-0", "voided-1"} {
 		_, err := c.Void(ctx, id)
 		require.NoError(b.T, err)

@@ -154,6 +154,11 @@ func decidingCalls(t *testing.T) map[string]map[string]bad {
 			return bank.ErrorOf(c.Post(ctx, id, opts...))
 		}
 	}
+	extend := func(expiresIn time.Duration) method {
+		return func(ctx context.Context, c *transfer.Coordinator) error {
+			return bank.ErrorOf(c.Extend(ctx, "held", expiresIn))
+		}
+	}
 	cancel := func(reason string) method {
 		return func(ctx context.Context, c *transfer.Coordinator) error {
 			return bank.ErrorOf(c.Cancel(ctx, "held", reason))
@@ -171,6 +176,12 @@ func decidingCalls(t *testing.T) map[string]map[string]bad {
 			}),
 		"Coordinator.Void": withBadIDs(func(ctx context.Context, c *transfer.Coordinator, id string) error {
 			return bank.ErrorOf(c.Void(ctx, id))
+		}),
+		"Coordinator.Extend": and(withBadIDs(func(ctx context.Context, c *transfer.Coordinator, id string) error {
+			return bank.ErrorOf(c.Extend(ctx, id, time.Hour))
+		}), map[string]bad{
+			"no time": {extend(0), "a hold lasts between 1ms and"}, "past": {extend(-time.Hour), "a hold lasts between 1ms and"},
+			"endless": {extend(math.MaxInt64), "a hold lasts between 1ms and"}, "shorter": {extend(time.Minute), `the hold "held" lasts until`},
 		}),
 		"Coordinator.Cancel": and(withBadIDs(func(ctx context.Context, c *transfer.Coordinator, id string) error {
 			return bank.ErrorOf(c.Cancel(ctx, id, ""))

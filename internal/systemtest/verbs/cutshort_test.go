@@ -98,6 +98,7 @@ func TestNotFoundIsToldByADecidingRead(t *testing.T) {
 		"cancel": func(ctx context.Context) (transfer.Record, error) { return c.Cancel(ctx, "missing", "") },
 		"post":   func(ctx context.Context) (transfer.Record, error) { return c.Post(ctx, "missing") },
 		"void":   func(ctx context.Context) (transfer.Record, error) { return c.Void(ctx, "missing") },
+		"extend": func(ctx context.Context) (transfer.Record, error) { return c.Extend(ctx, "missing", time.Hour) },
 		"revert": func(ctx context.Context) (transfer.Record, error) {
 			return c.Reverse(ctx, transfer.Reversal{ID: "r", Of: "missing", All: true})
 		},
@@ -112,6 +113,10 @@ func TestNotFoundIsToldByADecidingRead(t *testing.T) {
 	require.ErrorIs(t, err, transfer.ErrNotReversible)
 	require.Positive(t, deciding.Load(), "reverse what has failed")
 	b.MustHold("h", 10, time.Minute)
+	deciding.Store(0)
+	_, err = c.Extend(t.Context(), "h", time.Second)
+	require.ErrorIs(t, err, transfer.ErrInvalidRequest)
+	require.Positive(t, deciding.Load(), "extend what lasts longer already")
 	unhold := bson.D{{Key: "$unset", Value: bson.D{{Key: "held", Value: ""}}}}
 	_, err = b.DB.Collection("transfers").UpdateOne(t.Context(), bson.D{{Key: "_id", Value: "h"}}, unhold)
 	require.NoError(t, err)
@@ -119,6 +124,10 @@ func TestNotFoundIsToldByADecidingRead(t *testing.T) {
 	_, err = c.Post(t.Context(), "h")
 	require.ErrorIs(t, err, transfer.ErrNotHeld)
 	require.Positive(t, deciding.Load(), "post what is not held yet")
+	deciding.Store(0)
+	_, err = c.Extend(t.Context(), "h", time.Hour)
+	require.ErrorIs(t, err, transfer.ErrNotHeld)
+	require.Positive(t, deciding.Load(), "extend what is not held yet")
 	_, err = c.Void(t.Context(), "h")
 	require.NoError(t, err)
 	ended, cancel := context.WithTimeout(t.Context(), time.Nanosecond)

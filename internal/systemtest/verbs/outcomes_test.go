@@ -50,6 +50,8 @@ func TestOutcomesAreTrue(t *testing.T) {
 	b.MustHold("voided", 10, time.Hour)
 	b.MustHold("expired", 10, time.Hour)
 	b.Expire("expired")
+	b.MustHold("overdue", 10, time.Hour)
+	b.Expire("overdue")
 	ctx := t.Context()
 	rows := slices.Concat(transferOutcomes(ended, b, closed), failingOutcomes(ended, b, closed), decidingOutcomes(ended, b, closed))
 	for _, row := range rows {
@@ -62,6 +64,8 @@ func TestOutcomesAreTrue(t *testing.T) {
 	require.NoError(t, err)
 	_, err = b.Post(ctx, "voided")
 	require.Equal(t, transfer.Failed, transfer.OutcomeOf(err))
+	_, err = b.Extend(ctx, "voided", time.Hour)
+	require.Equal(t, transfer.Unchanged, transfer.OutcomeOf(err))
 	b.CheckBooks(bank.Balances(1000, 0))
 }
 
@@ -211,6 +215,7 @@ func TestEndedContextOfWhatIsUnderWay(t *testing.T) {
 		_, told["hold"] = c.Hold(ctx, bank.Move(id, "a", "b", 60), time.Hour)
 		_, told["post"] = c.Post(ctx, id)
 		_, told["void"] = c.Void(ctx, id)
+		_, told["extend"] = c.Extend(ctx, id, time.Hour)
 		_, told["cancel"] = c.Cancel(ctx, id, "")
 		_, told["wait"] = c.Wait(ctx, id)
 		_, told["reverse"] = c.Reverse(ctx, transfer.Reversal{ID: id, Of: "original", All: true})
@@ -372,6 +377,9 @@ func transferOutcomes(ended context.Context, b *bank.Bank, closed *transfer.Coor
 		{"cancelled too late", "t", func() (transfer.Record, error) { return b.Cancel(ctx, "t", "") }, transfer.Unchanged},
 		{"voided, and no hold", "t", func() (transfer.Record, error) { return b.Void(ctx, "t") }, transfer.Unchanged},
 		{"posted, and no hold", "t", func() (transfer.Record, error) { return b.Post(ctx, "t") }, transfer.Unchanged},
+		{"extended, and no hold", "t",
+			func() (transfer.Record, error) { return b.Extend(ctx, "t", time.Hour) },
+			transfer.Unchanged},
 	}
 }
 
@@ -413,6 +421,18 @@ func decidingOutcomes(ended context.Context, b *bank.Bank, closed *transfer.Coor
 	return []outcomeRow{
 		{"posted", "posted", func() (transfer.Record, error) { return b.Post(ctx, "posted") }, transfer.Moved},
 		{"voided, and posted", "posted", func() (transfer.Record, error) { return b.Void(ctx, "posted") }, transfer.Unchanged},
+		{"extended, and posted", "posted",
+			func() (transfer.Record, error) { return b.Extend(ctx, "posted", time.Hour) },
+			transfer.Unchanged},
+		{"extended with an ended context", "voided",
+			func() (transfer.Record, error) { return b.Extend(ended, "voided", time.Hour) },
+			transfer.NothingStored},
+		{"extended to less", "voided",
+			func() (transfer.Record, error) { return b.Extend(ctx, "voided", time.Minute) },
+			transfer.NothingStored},
+		{"extended, and expired", "overdue",
+			func() (transfer.Record, error) { return b.Extend(ctx, "overdue", time.Hour) },
+			transfer.Failed},
 		{"posted with an ended context", "voided",
 			func() (transfer.Record, error) { return b.Post(ended, "voided") },
 			transfer.NothingStored},

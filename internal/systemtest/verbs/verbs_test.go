@@ -45,7 +45,10 @@ func transferVerbs() map[string]method {
 		"Coordinator.Hold": func(ctx context.Context, c *transfer.Coordinator) error {
 			return bank.ErrorOf(c.Hold(ctx, bank.Move("new", "a", "b", 1), time.Minute))
 		},
-		"Coordinator.Post":   func(ctx context.Context, c *transfer.Coordinator) error { return bank.ErrorOf(c.Post(ctx, "t")) },
+		"Coordinator.Post": func(ctx context.Context, c *transfer.Coordinator) error { return bank.ErrorOf(c.Post(ctx, "t")) },
+		"Coordinator.Extend": func(ctx context.Context, c *transfer.Coordinator) error {
+			return bank.ErrorOf(c.Extend(ctx, "t", time.Hour))
+		},
 		"Coordinator.Void":   func(ctx context.Context, c *transfer.Coordinator) error { return bank.ErrorOf(c.Void(ctx, "t")) },
 		"Coordinator.Cancel": func(ctx context.Context, c *transfer.Coordinator) error { return bank.ErrorOf(c.Cancel(ctx, "t", "")) },
 		"Coordinator.Reverse": func(ctx context.Context, c *transfer.Coordinator) error {

@@ -1,4 +1,4 @@
-package transfer_test
+package holds
 
 import (
 	"context"
@@ -78,13 +78,14 @@ func TestPostInPart(t *testing.T) {
 			b.MustHold("h", 60, time.Hour)
 			rec, err := b.Post(t.Context(), "h", transfer.PostAmount(transfer.Units(part)))
 			require.NoError(t, err)
-			require.Equal(t, part, bank.Units(t, rec.Legs[1].Amount))
+			require.Equal(t, part, bank.Units(t, *rec.Posted))
+			require.EqualValues(t, 60, bank.Units(t, rec.Legs[1].Amount), "what was held")
 			b.RequireStanding("a", 100-part, 100-part, 0)
 			b.RequireStanding("b", 5+part, 5+part, 0)
 
 			again, err := b.Post(t.Context(), "h", transfer.PostAmount(transfer.Units(part)))
 			require.NoError(t, err)
-			require.Equal(t, rec.Legs, again.Legs)
+			require.Equal(t, rec.Posted, again.Posted)
 			_, err = b.Post(t.Context(), "h", transfer.PostAmount(transfer.Units(2)))
 			require.ErrorIs(t, err, transfer.ErrIDConflict)
 			if part != 60 {
@@ -464,7 +465,7 @@ func TestOneDecidesAHold(t *testing.T) {
 		if rec.State == transfer.StateSuccess {
 			require.Zero(t, voided, "%v", posted)
 			require.Len(t, posted, 1)
-			require.Contains(t, posted, bank.Units(t, rec.Legs[1].Amount))
+			require.Contains(t, posted, bank.Units(t, *rec.Posted))
 		} else {
 			require.Equal(t, transfer.StateFail, rec.State)
 			require.Empty(t, posted)
