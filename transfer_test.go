@@ -36,7 +36,7 @@ func TestTransferMovesMoney(t *testing.T) {
 	require.Nil(t, rec.Failure)
 	stored, err := b.Get(t.Context(), "order-17")
 	require.NoError(t, err)
-	require.Equal(t, rec, stored, "the answer is what is stored")
+	bank.RequireSame(t, rec, stored)
 	require.Equal(t, map[string]int64{"a": 40, "b": 65}, b.Balances())
 	b.CheckBooks(bank.Balances(100, 5))
 }
@@ -294,7 +294,7 @@ func TestIDConflict(t *testing.T) {
 	} {
 		rec, err := b.Transfer(t.Context(), other)
 		require.ErrorIs(t, err, transfer.ErrIDConflict)
-		require.Equal(t, first, rec, "the record is the first one's")
+		bank.RequireSame(t, first, rec)
 		_, err = b.Submit(t.Context(), other)
 		require.ErrorIs(t, err, transfer.ErrIDConflict)
 	}
@@ -310,7 +310,7 @@ func TestIDConflict(t *testing.T) {
 	same.Metadata = map[string]any{"note": "metadata is not part of the payload"}
 	rec, err = b.Transfer(t.Context(), same)
 	require.NoError(t, err)
-	require.Equal(t, first, rec)
+	bank.RequireSame(t, first, rec)
 	b.CheckBooks(bank.Balances(100, 0, 0))
 }
 

@@ -325,3 +325,12 @@ func (b *Bank) Processes(n int, opts ...transfer.Option) []*transfer.Coordinator
 	}
 	return all
 }
+
+// RequireSame requires that a later answer shows the record that the first one has shown.
+// The commit's time, as the first one has it, is an estimate.
+func RequireSame(t *testing.T, first, later transfer.Record) {
+	t.Helper()
+	require.WithinDuration(t, later.CommittedAt, first.CommittedAt, time.Minute)
+	first.CommittedAt = later.CommittedAt
+	require.Equal(t, first, later)
+}

@@ -202,7 +202,7 @@ func TestScheduledTransfers(t *testing.T) {
 	require.Equal(t, first.NotBefore, rec.NotBefore)
 	again, err = b.Submit(t.Context(), bank.Later("t", 10))
 	require.NoError(t, err)
-	require.Equal(t, rec, again, "it is over")
+	bank.RequireSame(t, rec, again)
 	for _, past := range []time.Time{time.Now().Add(-time.Hour), time.Unix(0, 0), time.Date(1, 1, 1, 0, 0, 1, 0, time.UTC)} {
 		req := bank.Move("past "+past.String(), "a", "b", 1)
 		req.NotBefore = past

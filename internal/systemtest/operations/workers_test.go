@@ -150,7 +150,7 @@ func TestOddIDs(t *testing.T) {
 		require.Equal(t, id, rec.ID)
 		stored, err := b.Get(ctx, id)
 		require.NoError(t, err, "%q", id)
-		require.Equal(t, rec, stored)
+		bank.RequireSame(t, rec, stored)
 	}
 	moved := int64(len(bank.OddIDs()))
 	for i := range int64(2) { // A repeated request moves nothing more.
