@@ -96,7 +96,7 @@ func TestExchange(t *testing.T) {
 	require.Equal(t, named(sale("", 60, 66)).Legs, rec.Legs, "each leg has its currency, named or not")
 	again, err := b.Get(t.Context(), "sale")
 	require.NoError(t, err)
-	require.Equal(t, rec, again)
+	bank.RequireSame(t, rec, again)
 	for account, want := range map[string]string{
 		"eur-alice": "sale -60 40", "eur-house": "sale 60 60", "usd-house": "sale -66 134", "usd-alice": "sale 66 66",
 	} {
