@@ -54,7 +54,7 @@ func TestRacingCallersOfOneID(t *testing.T) {
 			require.NoError(t, err)
 		}
 		for _, rec := range records {
-			require.Equal(t, records[0], rec)
+			bank.RequireSame(t, records[0], rec)
 		}
 	}
 	require.Equal(t, map[string]int64{"a": 970, "b": 30}, b.Balances())

@@ -273,7 +273,7 @@ func TestPayloadsOfOneIDRace(t *testing.T) {
 				continue
 			}
 			require.NoError(t, a.Err)
-			require.Equal(t, rec, a.Rec)
+			bank.RequireSame(t, rec, a.Rec)
 		}
 		if rec.Hold {
 			_, err = b.Void(t.Context(), id)
