@@ -2,7 +2,9 @@
 
 LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 VULN := golang.org/x/vuln/cmd/govulncheck@v1.8.0
-NESTED := examples/demo internal/bench internal/mongotest/container
+NESTED := examples/demo internal/bench internal/mongotest/container transferotel
+# Nested modules whose tests come with the others.
+TESTED := transferotel
 STORIES := order hold marketplace refund statements
 CACHE := $(CURDIR)/.cache
 SERVER := go run ./internal/mongotest/withmongo
@@ -53,6 +55,7 @@ test: ## all tests, on a real MongoDB server
 	$(SERVER) sh -ec ' \
 		go test -p 4 -timeout 60m $$(go list ./... | grep -E "$(FIRST)") \
 			$$(go list ./... | grep -vE "$(FIRST)|$(RATES)|$(BESIDE)"); \
+		for module in $(TESTED); do (cd $$module && go test -timeout 10m ./...); done; \
 		go test -p 3 -timeout 60m .$(RATES)/... $$(go list ./... | grep -E "$(BESIDE)")'
 
 versions: ## a share of the tests on other versions of MongoDB: VERSIONS="7.0 8.0" where Docker has them

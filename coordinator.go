@@ -14,6 +14,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/engine"
 	"github.com/mongotransfer/transfer/internal/history"
+	"github.com/mongotransfer/transfer/internal/insight"
 	"github.com/mongotransfer/transfer/internal/lookout"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/patience"
@@ -35,6 +36,7 @@ type Coordinator struct {
 	accounts   *accounts.Accounts
 	histories  *history.Reader
 	repairs    *repair.Repairs
+	insight    *insight.Insight
 	store      *mongostore.Store
 	engine     *engine.Engine
 	lookout    *lookout.Lookout
@@ -84,10 +86,13 @@ func NewCoordinator(db *mongo.Database, opts ...Option) (*Coordinator, error) {
 		return nil, invalid("%w", err)
 	}
 	running := engine.New(store, s.logger, now, engine.Limits(s.group))
+	running.Observe(s.observer.ofEngine())
+	deployed := deployment.New(catalog, kept)
 	return &Coordinator{
 		settings:   s,
 		catalog:    catalog,
-		deployment: deployment.New(catalog, kept),
+		deployment: deployed,
+		insight:    insight.New(catalog, deployed.ConnectToRead),
 		retention:  kept,
 		queries:    queries,
 		accounts:   accounts.New(catalog),

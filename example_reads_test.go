@@ -412,3 +412,75 @@ func ExampleRequest_awaitFundsUntil() {
 	// Initiated insufficientFunds bob true
 	// Success
 }
+
+// The person on call asks where a transfer stands, and what to do about it.
+func ExampleCoordinator_Explain() {
+	ctx := context.Background()
+	coord, end := exampleBank(ctx) // alice has 100, bob has nothing
+	defer end()
+	req := transfer.Request{ID: "order-17", From: "alice", To: "bob", Amount: transfer.Units(60)}
+	if _, err := coord.Hold(ctx, req, time.Hour); err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	e, err := coord.Explain(ctx, "order-17")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, p := range e.Participants {
+		fmt.Println(p.State, p.Account, p.Amount)
+	}
+	fmt.Println("left:", e.Left)
+	fmt.Println("it goes back by itself:", e.NextTry.Equal(e.Record.ExpiresAt))
+	// Output:
+	// reserved alice -60
+	// reserved bob 60
+	// left: to be posted or voided
+	// it goes back by itself: true
+}
+
+// A dashboard shows what is unfinished.
+func ExampleCoordinator_Stats() {
+	ctx := context.Background()
+	coord, end := exampleBank(ctx) // alice has 100, bob has nothing
+	defer end()
+	req := transfer.Request{ID: "order-17", From: "alice", To: "bob", Amount: transfer.Units(60)}
+	if _, err := coord.Hold(ctx, req, time.Hour); err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	stats, err := coord.Stats(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("held:", stats.Held, "stuck:", stats.Stuck, "something is due:", !stats.Oldest.IsZero())
+	// Output:
+	// held: 1 stuck: 0 something is due: false
+}
+
+// An observer is told of each call.
+// One for OpenTelemetry is in the package transferotel.
+func ExampleWithObserver() {
+	ctx := context.Background()
+	observer := transfer.Observer{
+		TransferDone: func(i transfer.TransferInfo) {
+			fmt.Println(i.Verb, i.ID, i.Outcome)
+		},
+	}
+	coord, end := exampleBank(ctx, transfer.WithObserver(observer)) // alice has 100, bob has nothing
+	defer end()
+	for _, units := range []int64{60, 600} {
+		id := fmt.Sprint("order-", units)
+		_, err := coord.Transfer(ctx, transfer.Request{ID: id, From: "alice", To: "bob", Amount: transfer.Units(units)})
+		if err != nil && !errors.Is(err, transfer.ErrInsufficientFunds) {
+			fmt.Println(err)
+		}
+	}
+	// Output:
+	// transfer order-60 Moved
+	// transfer order-600 Failed
+}

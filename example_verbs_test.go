@@ -42,9 +42,9 @@ func exampleAccounts(ctx context.Context, coord *transfer.Coordinator) {
 
 // exampleBank returns a coordinator over a database for an example, in which alice has
 // 100 and bob has nothing.
-func exampleBank(ctx context.Context) (coord *transfer.Coordinator, end func()) {
+func exampleBank(ctx context.Context, opts ...transfer.Option) (coord *transfer.Coordinator, end func()) {
 	db, drop := exampleDatabase(ctx)
-	coord, err := transfer.NewCoordinator(db)
+	coord, err := transfer.NewCoordinator(db, opts...)
 	if err != nil {
 		panic(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/lookout"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/stages"
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
@@ -109,6 +110,7 @@ func (f *follower) leave() {
 func (f *follower) follow(ctx context.Context) (Record, error) {
 	f.watch = f.c.lookout.Watch(f.planned.ID)
 	defer f.watch.End()
+	f.c.enter(ctx, f.planned.ID, stages.Wait)
 	seen, ended := f.watch.Look(ctx)
 	for n := 1; ended == nil; n++ {
 		if a := f.weigh(ctx, seen); a.done {
@@ -166,6 +168,9 @@ func (f *follower) goOn(ctx context.Context, seen *lookout.Sight) answer {
 		return notYet(nil)
 	}
 	a := c.execute(ctx, t, terms{start: start, reason: reasonOf(start), holdFor: f.holdFor})
+	if !a.done {
+		c.enter(ctx, t.ID, stages.Wait)
+	}
 	if a.done && nothingSent(a.err) {
 		return answerWith(asKnown(f.planned.ID, f.seen, a.err))
 	}

@@ -68,3 +68,28 @@ func requireNotArrived(ctx context.Context, t *testing.T, c *Coordinator, stored
 	cancel()
 	require.False(t, c.arrived(ended, stored))
 }
+
+// A Coordinator that nobody watches, and whose logger is off, keeps no line of a call.
+func TestUnwatchedCallCostsNothing(t *testing.T) {
+	c, err := NewCoordinator(mongotest.Database(t))
+	require.NoError(t, err)
+	ctx, rec, failure := t.Context(), Record{ID: "t"}, error(nil)
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		line := c.lineOf(ctx, "transfer", "t")
+		c.enter(line.ctx, "t", "wait")
+		line.end(line.ctx, &rec, failure)
+	}))
+	require.Equal(t, ctx, c.lineOf(ctx, "transfer", "t").ctx, "and the context is the caller's")
+}
+
+// BenchmarkUnwatchedCall measures what a call costs that nobody watches.
+func BenchmarkUnwatchedCall(b *testing.B) {
+	c, err := NewCoordinator(mongotest.Database(b))
+	require.NoError(b, err)
+	rec := Record{ID: "t"}
+	for b.Loop() {
+		line := c.lineOf(b.Context(), "transfer", "t")
+		c.enter(line.ctx, "t", "wait")
+		line.end(line.ctx, &rec, nil)
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/stages"
 	"github.com/mongotransfer/transfer/internal/wire"
 	"github.com/mongotransfer/transfer/internal/words"
 )
@@ -46,6 +47,7 @@ const longestHold = 10 * 366 * 24 * time.Hour
 //     A hold that nobody goes on with is voided when it expires.
 func (c *Coordinator) Hold(ctx context.Context, req Request, expiresIn time.Duration) (rec Record, err error) {
 	line := c.lineOf(ctx, "hold", req.ID)
+	ctx = line.ctx
 	defer func() { line.end(ctx, &rec, err) }()
 	if err := checkExpiry(expiresIn); err != nil {
 		return Record{}, err
@@ -112,6 +114,7 @@ func PostAmount(a Amount) PostOption { return func(p *posting) { p.amount = &a }
 //     Ask again.
 func (c *Coordinator) Post(ctx context.Context, id string, opts ...PostOption) (rec Record, err error) {
 	line := c.lineOf(ctx, "post", id)
+	ctx = line.ctx
 	defer func() { line.end(ctx, &rec, err) }()
 	var p posting
 	for _, opt := range opts {
@@ -249,6 +252,7 @@ func equalParts(a, b *money.Amount) bool {
 //     and not all of the money is back yet; Record.Stuck says why.
 func (c *Coordinator) Void(ctx context.Context, id string) (rec Record, err error) {
 	line := c.lineOf(ctx, "void", id)
+	ctx = line.ctx
 	defer func() { line.end(ctx, &rec, err) }()
 	return c.decide(ctx, id, func(ctx context.Context, stored document.Transfer) answer {
 		if !stored.Hold {
@@ -274,6 +278,7 @@ func (c *Coordinator) decide(
 		last   Record // as it was stored when it was tried
 	)
 	for n := 1; ; n++ {
+		c.enter(ctx, id, stages.Read)
 		a := c.decideOnce(ctx, id, &last, verb)
 		if a.done {
 			return a.rec, a.err
@@ -364,6 +369,7 @@ const maxReasonBytes = 4 << 10
 //     Ask again.
 func (c *Coordinator) Cancel(ctx context.Context, id, reason string) (rec Record, err error) {
 	line := c.lineOf(ctx, "cancel", id)
+	ctx = line.ctx
 	defer func() { line.end(ctx, &rec, err) }()
 	if len(reason) > maxReasonBytes || !utf8.ValidString(reason) {
 		return Record{}, invalid("a reason has at most %d bytes of UTF-8", maxReasonBytes)

@@ -292,16 +292,22 @@ func WithGroupCommit(g GroupCommit) Option { return func(s *settings) { s.group 
 // WithLogger sets where takeovers and troubles are logged.
 // Defaults to nowhere.
 //
+// One transfer can be followed by its ID, which is under the key transfer.
+//
 // At Debug each call about a transfer, and each transfer that a worker or a sweep has
-// worked on, has one line at its end: its ID, the verb, the state, the error and how long
-// it took.
-// At Info there are sweeps that had something to recover, and clusters that answer again.
+// worked on, has one line for each stage that it comes to (see [Stage]), and one at its
+// end: its ID, the verb, the state, the error and how long it took.
+// That one is at Info where a caller is left in doubt, or with a transfer that is not
+// settled yet.
+// At Info there are takeovers, sweeps that had something to recover, and clusters that
+// answer again.
 // At Warn there is what needs attention.
 // Below Debug, at -8, there is each step of the protocol.
 //
-// The keys are transfer, transfers (the first ten IDs), verb, state, took, cause, ledger,
-// account, route, count, found, succeeded, failed, expired, stuck, pause, and for the
-// steps operation, claiming, participant and result.
+// The keys are transfer, transfers (the first ten IDs), verb, stage, state, took, cause,
+// ledger, account, route, count, found, succeeded, failed, expired, stuck, pause, for a
+// takeover owner and idle, for an observer function, and for the steps operation,
+// claiming, participant and result.
 // IDs are cut to 64 bytes.
 // No line, and no text of an error, has an amount, a balance, metadata, or what the
 // server said about a document.
@@ -326,6 +332,7 @@ type settings struct {
 	retention           time.Duration
 	retained            bool // the retention was given
 	logger              *slog.Logger
+	observer            Observer
 }
 
 // settingsOf applies options to the defaults and checks them.
@@ -356,6 +363,7 @@ func settingsOf(db *mongo.Database, opts []Option) (settings, error) {
 			return s, err
 		}
 	}
+	s.observer = s.observer.guarded(s.logger)
 	return s, nil
 }
 

@@ -153,6 +153,8 @@ func (c *Coordinator) recovery() recovery.Settings {
 		TakeOver:   c.takeOver(),
 		Expire:     expire(),
 		Submitted:  c.wake,
+		Swept:      c.tellSwept(),
+		Count:      c.countForObserver(),
 		ErrClosed:  ErrClosed,
 		Ready:      c.readyForAny,
 		Permits:    c.deployment.CheckRights,
@@ -170,18 +172,8 @@ func (c *Coordinator) finishStalled(
 	ctx context.Context, t document.Transfer, start protocol.Start,
 ) recovery.Result {
 	line := c.lineOf(ctx, sweepVerb(start), t.ID)
-	limited, cancel := context.WithTimeout(ctx, recovery.Limit)
-	defer cancel()
-	attempt, err := c.newAttempt(ctx, t, reasonOf(start))
-	var result engine.Result
-	if err == nil {
-		result, err = c.engine.Execute(limited, attempt, start, protocol.Complete)
-	}
-	if err == nil && result.Outcome == protocol.Outdated {
-		if t, err = c.replan(ctx, result.Transfer); err == nil {
-			return c.finishStalled(ctx, t, protocol.Start{Claim: protocol.Replan})
-		}
-	}
+	ctx = line.ctx
+	result, err := c.finish(ctx, t, start)
 	line.swept(ctx, result, err)
 	unanswered := err != nil && gaveUp(ctx, err)
 	if err != nil {
@@ -189,6 +181,24 @@ func (c *Coordinator) finishStalled(
 	}
 	result.Cause = named(result.Cause)
 	return recovery.Result{Result: result, Err: err, Unanswered: unanswered}
+}
+
+// finish is finishStalled without its line and its answer.
+func (c *Coordinator) finish(
+	ctx context.Context, t document.Transfer, start protocol.Start,
+) (result engine.Result, err error) {
+	limited, cancel := context.WithTimeout(ctx, recovery.Limit)
+	defer cancel()
+	attempt, err := c.newAttempt(ctx, t, reasonOf(start))
+	if err == nil {
+		result, err = c.engine.Execute(limited, attempt, start, protocol.Complete)
+	}
+	if err == nil && result.Outcome == protocol.Outdated {
+		if t, err = c.replan(ctx, result.Transfer); err == nil {
+			return c.finish(ctx, t, protocol.Start{Claim: protocol.Replan})
+		}
+	}
+	return result, err
 }
 
 // runSubmitted runs one submitted transfer, unless another worker was first, or it waits
@@ -202,11 +212,9 @@ func (c *Coordinator) runSubmitted(ctx context.Context, t document.Transfer) (re
 		return how, err
 	}
 	defer over()
-	line := c.lineOf(ctx, "run", t.ID)
-	a := c.execute(limited, t, terms{start: protocol.Start{Claim: protocol.FromInitiated, WaitWhileBusy: true}})
-	if a.done { // else another worker was first
-		line.end(ctx, &a.rec, a.err)
-	}
+	line := c.lineOf(limited, "run", t.ID)
+	a := c.execute(line.ctx, t, terms{start: protocol.Start{Claim: protocol.FromInitiated, WaitWhileBusy: true}})
+	line.ran(ctx, a)
 	switch {
 	case refused(a.err), a.done && (a.rec.State.Final() || a.rec.State == StateCommitted):
 		return recovery.Answered, a.err

@@ -11,6 +11,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/stages"
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
@@ -77,6 +78,7 @@ type Reversal struct {
 //     back.
 func (c *Coordinator) Reverse(ctx context.Context, r Reversal) (rec Record, err error) {
 	line := c.lineOf(ctx, "reverse", r.ID)
+	ctx = line.ctx
 	defer func() { line.end(ctx, &rec, err) }()
 	if err := c.checkReversal(ctx, r); err != nil {
 		return Record{}, err
@@ -87,11 +89,13 @@ func (c *Coordinator) Reverse(ctx context.Context, r Reversal) (rec Record, err 
 		if a := c.reverseOutOfTurn(ctx, r); a.done {
 			return a.rec, a.err
 		}
+		c.enter(ctx, r.ID, stages.Wait)
 		if err := turn.await(ctx); err != nil {
 			return Record{}, c.early(r.ID, aboutTransfer(r.ID, err))
 		}
 	}
 	for n := 1; ; n++ {
+		c.enter(ctx, r.ID, stages.Read)
 		original, err := c.settled(ctx, r.Of)
 		if errors.Is(err, ErrTransferNotFound) {
 			return c.reversedBefore(ctx, r, err)

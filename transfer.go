@@ -12,6 +12,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/engine"
 	"github.com/mongotransfer/transfer/internal/lookout"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/stages"
 )
 
 // Request asks for a transfer: by From, To and Amount, or by Legs, but not both.
@@ -133,6 +134,7 @@ type Leg struct {
 // takes it over.
 func (c *Coordinator) Transfer(ctx context.Context, req Request) (rec Record, err error) {
 	line := c.lineOf(ctx, "transfer", req.ID)
+	ctx = line.ctx
 	defer func() { line.end(ctx, &rec, err) }()
 	t, err := c.plan(req)
 	if err != nil {
@@ -206,6 +208,7 @@ func (c *Coordinator) TransferMany(ctx context.Context, requests []Request) ([]R
 //     A Transfer with the same ID doesn't wait for that.
 func (c *Coordinator) Submit(ctx context.Context, req Request) (rec Record, err error) {
 	line := c.lineOf(ctx, "submit", req.ID)
+	ctx = line.ctx
 	defer func() { line.end(ctx, &rec, err) }()
 	t, err := c.plan(req)
 	if err != nil {
@@ -217,6 +220,7 @@ func (c *Coordinator) Submit(ctx context.Context, req Request) (rec Record, err 
 	if err := c.prepared(ctx, &t); err != nil {
 		return Record{}, err
 	}
+	c.enter(ctx, t.ID, stages.Store)
 	var tries retry
 	for tries.next(ctx, c) {
 		result, err := c.store.InsertInitiated(ctx, &t)

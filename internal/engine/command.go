@@ -19,6 +19,7 @@ type command struct {
 	full           bool // it carries as much as it may, or as its jobs may have of it
 	overdueTimer   *time.Timer
 	sentAt         time.Time
+	queued         int  // tasks that were ready for its server, and were not sent with it
 	answersBefore  int  // how many commands of its lane were answered when it was sent
 	superseded     bool // it is overdue: others have its turn and its documents
 	returned       bool

@@ -32,6 +32,8 @@ type Engine struct {
 	log   *slog.Logger
 	now   func() time.Time
 
+	observer Observer
+
 	base   context.Context // of all commands; ends when Close gives up
 	cancel context.CancelFunc
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/stages"
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
@@ -53,6 +54,9 @@ func (e *Engine) Execute(
 	defer e.countWaiter(attempt.Transfer.ID, -1)
 	if ctx.Err() != nil {
 		return Result{}, withContextError(ctx, ErrNothingSent)
+	}
+	if trail := e.trailOf(ctx); trail != nil {
+		trail.Enter(stages.Wait, e.now())
 	}
 	w := e.gate.waitlistFor(e.store.ClustersOf(attempt))
 	if err := e.gate.acquire(ctx, e.closing, w); err != nil {
@@ -107,7 +111,7 @@ func (e *Engine) advance(j *job, now time.Time) {
 			e.end(j, j.failureOnGivingUp())
 			return
 		}
-		if e.enqueueOperations(j, operations) {
+		if e.enqueueOperations(j, operations, now) {
 			return
 		}
 	}
@@ -117,7 +121,7 @@ func (e *Engine) advance(j *job, now time.Time) {
 // enqueueOperations answers operations from the cache where it can, and queues the
 // others.
 // It reports false if there are no others.
-func (e *Engine) enqueueOperations(j *job, operations []protocol.Operation) bool {
+func (e *Engine) enqueueOperations(j *job, operations []protocol.Operation, now time.Time) bool {
 	j.tasks = j.tasks[:0]
 	for _, op := range operations {
 		if answer, known := e.store.AnswerFromCache(j.attempt, op); known {
@@ -129,6 +133,7 @@ func (e *Engine) enqueueOperations(j *job, operations []protocol.Operation) bool
 	if len(j.tasks) == 0 {
 		return false
 	}
+	e.enterStage(j, operations, now)
 	j.unanswered.Store(int32(len(j.tasks)))
 	e.enqueue(j.tasks)
 	return true
@@ -155,6 +160,7 @@ func (e *Engine) endRound(j *job, now time.Time) {
 			j.recordFailedWrite(t.Op.Participant, t.Cause)
 		}
 		j.execution.Observe(t.Op, t.Answer)
+		e.reportTakeover(j, t)
 	}
 	j.keepEvidence()
 	if j.missingRight != nil && j.execution.Outcome() == protocol.Running {

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/stages"
 )
 
 // job is one execution that the engine drives, and the caller who waits for it.
@@ -34,6 +36,10 @@ type job struct {
 	waitlist         *waitlist            // of the clusters that it touches
 	hasPlace         bool                 // it has a place of the gate
 	tasks            []task               // of the present round
+	trail            *stages.Trail        // of its caller; nil: nobody asks
+	tellsStages      bool                 // its stages are logged
+	stage            string               // the present one, where somebody asks
+	stalled          *stalledTransfer     // that it is about to take over; nil: none
 	unanswered       atomic.Int32         // tasks of the present round
 
 	// The engine's lock guards these.
@@ -64,6 +70,9 @@ func (e *Engine) newJob(ctx context.Context, attempt *mongostore.Attempt, start 
 		until:            until,
 		caller:           ctx,
 		resumes:          start.Claim == protocol.TakeOver,
+		trail:            e.trailOf(ctx),
+		tellsStages:      e.log.Enabled(ctx, slog.LevelDebug),
+		stalled:          stalledBefore(&attempt.Transfer, start.Claim),
 		busyWaitUntil:    now.Add(busyWaitLimit(ctx, now)),
 		reachServerUntil: now.Add(AwayLimit),
 		tasks:            make([]task, 0, attempt.Participants()),

@@ -53,6 +53,7 @@ func (t *task) answered() bool {
 type lane struct {
 	key       mongostore.Lane
 	server    *server
+	verb      string
 	isRead    bool // it changes nothing
 	isClaim   bool // it claims transfers, which nobody works on
 	queue     queue
@@ -99,7 +100,7 @@ func (e *Engine) laneOf(t *task) *lane {
 		e.servers[cluster] = &server{maxInFlight: e.limits.MaxInFlight}
 	}
 	l := &lane{
-		key: key, server: e.servers[cluster], isClaim: t.Op.Kind == protocol.Claim, isRead: isRead(t.Op.Kind),
+		key: key, server: e.servers[cluster], verb: verbOf(t.Op.Kind), isClaim: t.Op.Kind == protocol.Claim, isRead: isRead(t.Op.Kind),
 		busy: map[collections.Subject]int{}, parked: map[collections.Subject]*chain{},
 		suspects: map[collections.Subject]*suspect{}, window: newWindow(e.limits.MaxBatch),
 	}

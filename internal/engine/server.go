@@ -84,13 +84,30 @@ func (e *Engine) sendCommands(s *server, isolated bool) {
 		}
 		e.perform(c)
 		keepsTurn := e.complete(c)
-		e.deliver(c.tasks)
-		if !keepsTurn {
-			e.startAllBut(nil)
-			return // another sender has its turn
+		if !e.handOut(c, s, keepsTurn) {
+			return
 		}
-		e.startAllBut(s)
 	}
+}
+
+// handOut hands the answers of a command to their jobs, starts what may be sent then, and
+// tells the observer.
+// It reports whether the command's sender goes on: otherwise another one has its turn.
+func (e *Engine) handOut(c *command, s *server, keepsTurn bool) bool {
+	var done CommandInfo
+	if e.observer.CommandDone != nil {
+		done = e.describeDone(c) // the tasks are their jobs' again after that
+	}
+	e.deliver(c.tasks)
+	if keepsTurn {
+		e.startAllBut(s)
+	} else {
+		e.startAllBut(nil)
+	}
+	if e.observer.CommandDone != nil {
+		e.observer.CommandDone(done)
+	}
+	return keepsTurn
 }
 
 // takeCommand takes the next command for a server off its queues.
@@ -113,6 +130,9 @@ func (e *Engine) takeCommand(s *server, isolated bool) *command {
 	switch {
 	case c != nil:
 		c.sentAt, c.answersBefore = e.now(), c.lane.answers
+		if e.observer.CommandDone != nil {
+			c.queued = s.ready()
+		}
 		if !isolated {
 			c.overdueTimer = time.AfterFunc(c.lane.window.overdueAfter(), func() { e.supersede(c) })
 		}

@@ -43,6 +43,14 @@ type Settings struct {
 	// ErrClosed is the error of a closed Coordinator.
 	ErrClosed error
 
+	// Swept is told of each sweep for what has stalled, and of each look for expired
+	// holds that has found any.
+	// It may be nil.
+	Swept func(Report, time.Duration)
+	// Count counts what is unfinished, for whoever watches.
+	// It may be nil: nobody does.
+	Count func(context.Context) error
+
 	// Ready waits until the server of the transfers is known to be fit.
 	Ready func(context.Context) error
 	// Permits reports whether the client's user has the rights that a worker needs.
@@ -113,6 +121,7 @@ func Sweep(ctx context.Context, settings Settings, untilFinished bool) Swept {
 	}
 	err := sweep(ctx)
 	report := s.end()
+	s.tell(report)
 	return Swept{Report: report, Err: err, Ended: s.ended, Refused: s.refused}
 }
 

@@ -45,6 +45,7 @@ type sweep struct {
 	*Settings
 	*tally
 	slots  *slots
+	begun  time.Time
 	all    sync.WaitGroup
 	latest *sync.WaitGroup // those that were begun since the latest step
 
@@ -56,7 +57,7 @@ type sweep struct {
 }
 
 func newSweep(settings *Settings, slots *slots) *sweep {
-	return &sweep{Settings: settings, tally: newTally(settings.Log), slots: slots, latest: new(sync.WaitGroup)}
+	return &sweep{Settings: settings, tally: newTally(settings.Log), slots: slots, begun: settings.Now(), latest: new(sync.WaitGroup)}
 }
 
 // everything recovers all holds that have expired, and all that has stalled.
@@ -269,6 +270,14 @@ func (s *sweep) waitForStep(patience time.Duration) {
 	select {
 	case <-done:
 	case <-timer.C:
+	}
+}
+
+// tell tells the observer, if there is one.
+// Nothing is told of a look that comes every second and has found nothing.
+func (s *sweep) tell(report Report) {
+	if s.Swept != nil && (report.Found > 0 || !s.quiet) {
+		s.Swept(report, s.Now().Sub(s.begun))
 	}
 }
 

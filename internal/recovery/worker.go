@@ -42,6 +42,11 @@ const (
 	refusedPause = 5 * time.Second
 	// expiryPeriod is the time between two searches for holds that have expired.
 	expiryPeriod = time.Second
+	// countPeriod is the time between two counts of what is unfinished, where somebody
+	// watches.
+	// It is longer where counts take long: they take a hundredth of the time at most.
+	countPeriod = 15 * time.Second
+	countShare  = 100
 )
 
 // worker runs submitted transfers, and sweeps again and again.
@@ -102,6 +107,11 @@ func (w *worker) startSweeps(ctx context.Context) {
 	w.all.Go(func() {
 		w.periodically(ctx, expiryPeriod, nil, "a look for expired holds was cut short", w.expire)
 	})
+	if w.Count != nil {
+		w.all.Go(func() {
+			w.periodically(ctx, countPeriod, nil, "what is unfinished could not be counted", w.count)
+		})
+	}
 }
 
 // readyOnceUp waits until the servers are known to be fit.
@@ -164,6 +174,13 @@ func (w *worker) expire(ctx context.Context) (rest time.Duration, err error) {
 	return s.rest, w.loseIfDisconnected(err)
 }
 
+// count counts what is unfinished.
+func (w *worker) count(ctx context.Context) (rest time.Duration, err error) {
+	begun := w.Now()
+	err = w.loseIfDisconnected(w.Count(ctx))
+	return countShare * w.Now().Sub(begun), err
+}
+
 // loseIfDisconnected ends the work where the client was disconnected: no search finds
 // anything any more.
 // It returns the error.
@@ -180,7 +197,7 @@ func (w *worker) loseIfDisconnected(err error) error {
 // When many of them hang the sweeps pass over the others like them: see route.
 func (w *worker) leave(s *sweep) {
 	s.waitForStep(stepLimit)
-	w.all.Go(func() { s.end() })
+	w.all.Go(func() { s.tell(s.end()) })
 }
 
 // take begins with the submitted transfers whose time has come and that have room.

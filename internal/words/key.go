@@ -20,6 +20,10 @@ const (
 	KeyExpired     = "expired"     // of these, holds that were not decided in time
 	KeyStuck       = "stuck"       // of these, those left as they were
 	KeyPause       = "pause"       // the time until the next attempt
+	KeyStage       = "stage"       // of a call or a transfer: claim, prepare, settle …
+	KeyOwner       = "owner"       // the execution that had a transfer before
+	KeyIdle        = "idle"        // for how long that one had shown no sign of life
+	KeyFunction    = "function"    // of an observer
 	KeyOperation   = "operation"   // a step of the protocol
 	KeyClaiming    = "claiming"    // how a transfer is claimed
 	KeyParticipant = "participant" // the index of an account or document in its transfer
@@ -34,6 +38,6 @@ func Keys() []string {
 	return []string{
 		KeyTransfer, KeyTransfers, KeyVerb, KeyState, KeyTook, KeyCause, KeyLedger, KeyAccount, KeyRoute, KeyCount,
 		KeyFound, KeySucceeded, KeyFailed, KeyExpired, KeyStuck, KeyPause,
-		KeyOperation, KeyClaiming, KeyParticipant, KeyResult,
+		KeyStage, KeyOwner, KeyIdle, KeyFunction, KeyOperation, KeyClaiming, KeyParticipant, KeyResult,
 	}
 }

@@ -316,6 +316,14 @@ func readingVerbs() []verb {
 			}
 			return nil
 		}},
+		{"explain", func(ctx context.Context, c *transfer.Coordinator, _ string) error {
+			_, err := c.Explain(ctx, "first")
+			return err
+		}},
+		{"stats", func(ctx context.Context, c *transfer.Coordinator, _ string) error {
+			_, err := c.Stats(ctx)
+			return err
+		}},
 		{"count", func(ctx context.Context, c *transfer.Coordinator, _ string) error {
 			_, err := c.Count(ctx, transfer.Query{})
 			return err
