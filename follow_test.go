@@ -2,6 +2,8 @@ package transfer
 
 import (
 	"context"
+	"io"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -80,6 +82,14 @@ func TestUnwatchedCallCostsNothing(t *testing.T) {
 		line.end(line.ctx, &rec, failure)
 	}))
 	require.Equal(t, ctx, c.lineOf(ctx, "transfer", "t").ctx, "and the context is the caller's")
+
+	c, err = NewCoordinator(mongotest.Database(t), WithLogger(slog.New(slog.NewTextHandler(io.Discard, nil))))
+	require.NoError(t, err)
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		line := c.lineOf(ctx, "transfer", "t")
+		c.enter(line.ctx, "t", "wait")
+		line.end(line.ctx, &rec, failure)
+	}), "nor one whose logger is at Info")
 }
 
 // BenchmarkUnwatchedCall measures what a call costs that nobody watches.

@@ -64,7 +64,8 @@ type ParticipantState struct {
 // Stats counts the transfers that are unfinished.
 // Each is counted in one of Scheduled, Due, Preparing, Held, Committed and Rollback.
 type Stats struct {
-	// Scheduled counts those that Submit has stored and whose NotBefore is to come.
+	// Scheduled counts those that Submit has stored and whose NotBefore is to come, and
+	// those that wait for funds.
 	Scheduled int64
 	// Due counts those that Submit has stored and that a worker may begin with.
 	Due int64
@@ -188,10 +189,16 @@ func participantState(t *document.Transfer, p *insight.Participant) ParticipantS
 	case p.Err != nil:
 		s.Note = "it could not be read: " + words.Short(p.Err.Error(), maxNoteBytes)
 	}
-	if stuck := t.Stuck; stuck != nil && stuck.Ledger == s.Ledger && stuck.Account == s.Account {
-		s.Note = strings.TrimPrefix(s.Note+"; it is in the way: "+stuck.Message, "; ")
-	}
+	s.addNote("it is in the way", t.Stuck)
+	s.addNote("it is waited for", t.Waiting)
 	return s
+}
+
+// addNote adds a reason that is about the participant.
+func (p *ParticipantState) addNote(what string, reason *document.Failure) {
+	if reason != nil && reason.Ledger == p.Ledger && reason.Account == p.Account {
+		p.Note = strings.TrimPrefix(p.Note+"; "+what+": "+reason.Message, "; ")
+	}
 }
 
 // maxNoteBytes bounds the text of an error in a note.

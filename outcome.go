@@ -64,10 +64,11 @@ func (o Outcome) String() string {
 // It is InDoubt only for a document that can't be read.
 // The errors of Run, Recover, Setup and Close are not about one transfer.
 func OutcomeOf(err error) Outcome {
+	if err == nil {
+		return Moved
+	}
 	var refused *RefusedError
 	switch {
-	case err == nil:
-		return Moved
 	case errors.Is(err, ErrInDoubt):
 		return InDoubt
 	case errors.Is(err, ErrUnsettled):

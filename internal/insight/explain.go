@@ -190,6 +190,9 @@ func (f *Facts) adviceWhenFinal() string {
 
 func (f *Facts) adviceWhenInitiated() string {
 	switch due := f.NextTry(); {
+	case f.Transfer.Waiting != nil:
+		return "It waits for money: " + strings.TrimSuffix(f.Transfer.Waiting.Message, ".") + ". Workers look again when some comes in, " +
+			"and at " + clock(due) + ". From " + clock(f.Transfer.FundsUntil) + " on it is run for good, whatever is there."
 	case f.Now.Before(due):
 		return "Nothing: it waits for its time, " + clock(due) + ". Transfer with the same request runs it at once, and Cancel takes it back."
 	case f.Now.Sub(due) > dueWithin:

@@ -218,6 +218,29 @@ func TestNextTryIsWhenTheTakeoverComes(t *testing.T) {
 	b.end()
 }
 
+// What waits for funds is not old, and Explain says whose money is lacking.
+func TestExplainWaiting(t *testing.T) {
+	t.Parallel()
+	b := newSeen(t, 1000, 0)
+	_, err := b.Submit(t.Context(), transfer.Request{
+		ID: "t", From: "b", To: "a", Amount: transfer.Units(10), AwaitFundsUntil: time.Now().Add(time.Hour),
+	})
+	require.NoError(t, err)
+	end := bank.InBackground(t, b.Coordinator)
+	require.Eventually(t, func() bool {
+		rec, err := b.Get(t.Context(), "t")
+		return err == nil && rec.Waiting != nil
+	}, time.Minute, time.Millisecond)
+	end()
+	e, participants := b.explain(b.Coordinator, "t")
+	require.Equal(t, `none "b" -10 (it is waited for: `+e.Record.Waiting.Message+")", participants[0])
+	require.Contains(t, e.Advice, "It waits for money: ")
+	require.Equal(t, e.Record.NextTry, e.NextTry)
+	stats := b.mustStats()
+	require.EqualValues(t, 1, stats.Scheduled+stats.Due)
+	b.end()
+}
+
 // Explain shows what an effect and a reversal do to their documents.
 func TestExplainDocuments(t *testing.T) {
 	t.Parallel()
@@ -259,6 +282,9 @@ func TestExplainWithoutAll(t *testing.T) {
 	e, participants := b.explain(b.Coordinator, "t")
 	require.Equal(t, []string{`reserved "a" -1`, `not known "z" of "other" 1 (its collection is not registered here)`}, participants)
 	require.Contains(t, e.Advice, "see WithLedger")
+	another := b.NewCoordinator(b.DB, transfer.WithLedger("other", b.DB.Collection("another")))
+	_, participants = b.explain(another, "t")
+	require.Contains(t, participants[1], "its collection is not registered here", "the name stands for another collection there")
 	nowhere := bank.Client(t, "mongodb://127.0.0.1:1", options.Client().SetServerSelectionTimeout(50*time.Millisecond))
 	blind := b.NewCoordinator(b.DB, transfer.WithLedger("other", nowhere.Database(b.DB.Name()).Collection("other")))
 	e, participants = b.explain(blind, "t")

@@ -232,6 +232,31 @@ func TestObserverSeesTheCallersTakeover(t *testing.T) {
 	b.end()
 }
 
+// Of several processes that would take a transfer over, the one that has got it is told
+// of the takeover.
+func TestATakeoverIsToldOnce(t *testing.T) {
+	t.Parallel()
+	b := newSeen(t, 1000, 0)
+	const n = 50
+	b.LeaveCommitted("t", "b", n)
+	w := newWatcher()
+	processes := b.Processes(4, transfer.WithObserver(transfer.Observer{TakenOver: w.observer().TakenOver}))
+	for _, err := range bank.Together(len(processes), func(i int) error {
+		_, err := processes[i].Recover(t.Context())
+		return err
+	}) {
+		require.NoError(t, err)
+	}
+	all := map[string]int{}
+	for _, info := range w.takeovers {
+		all[info.ID]++
+		require.Equal(t, 1, info.Takeovers)
+	}
+	require.Len(t, all, n)
+	require.Len(t, w.takeovers, n, "each once")
+	b.end()
+}
+
 // A worker that finds that another one was first has begun, and ends as Unchanged.
 func TestObserverSeesWhoWasFirst(t *testing.T) {
 	t.Parallel()

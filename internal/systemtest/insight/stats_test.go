@@ -77,6 +77,25 @@ func (b seen) requireAges(got transfer.Stats) {
 	b.requireStats(got, "all is as before")
 }
 
+// A hold that is given back is as old as that, and not as the hold, and a stuck one is as
+// old as its first try.
+func TestStatsOfAHoldThatIsGivenBack(t *testing.T) {
+	t.Parallel()
+	b := newSeen(t, 1000, 0)
+	b.MustHold("t", 10, time.Hour)
+	failure := bson.M{"code": "voided", "ledger": "", "account": "", "message": "voided"}
+	b.Change("transfers", "t", bson.M{"$set": bson.M{
+		"state": "Rollback", "failure": failure, "createdAt": time.Now().Add(-72 * time.Hour),
+	}})
+	written := b.field("t", "lastModified").Time()
+	b.requireStats(transfer.Stats{Rollback: 1, Oldest: written}, "since it was written")
+	tried := written.Add(-time.Hour)
+	b.SetField("transfers", "t", "stuckAt", tried)
+	b.requireStats(transfer.Stats{Rollback: 1, Oldest: tried}, "since it was first tried")
+	b.RecoverAll()
+	b.CheckBooks(bank.Balances(1000, 0))
+}
+
 // Documents that somebody has changed don't keep Stats from counting the others.
 func TestStatsOfGarbage(t *testing.T) {
 	t.Parallel()
