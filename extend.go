@@ -39,6 +39,7 @@ import (
 //     The hold may have been posted, voided or extended before.
 func (c *Coordinator) Extend(ctx context.Context, id string, expiresIn time.Duration) (rec Record, err error) {
 	line := c.lineOf(ctx, "extend", id)
+	ctx = line.ctx
 	defer func() { line.end(ctx, &rec, err) }()
 	if err := checkExpiry(expiresIn); err != nil {
 		return Record{}, err

@@ -238,7 +238,7 @@ func (e Explanation) String() string {
 func (e Explanation) state() string {
 	rec, more := e.Record, ""
 	switch {
-	case rec.State == StatePreparing && rec.Hold && e.Executor == "":
+	case rec.Held:
 		more = " (held until " + clockOf(rec.ExpiresAt) + ")"
 	case rec.State == StateInitiated && !rec.NotBefore.IsZero():
 		more = " (not before " + clockOf(rec.NotBefore) + ")"

@@ -57,9 +57,9 @@ type Observer struct {
 type TransferStart struct {
 	// ID is the transfer's, whatever the caller has given as one.
 	ID string
-	// Verb is what the call is for: transfer, submit, hold, post, void, cancel or
+	// Verb is what the call is for: transfer, submit, hold, extend, post, void, cancel or
 	// reverse.
-	// For Run and Recover it is run, recover or expire.
+	// For Run and Recover it is run, postpone, recover or expire.
 	Verb string
 }
 
@@ -71,7 +71,8 @@ type TransferInfo struct {
 	// ID and Verb are as in [TransferStart].
 	ID, Verb string
 	// Outcome says where the call leaves the money: see [OutcomeOf].
-	// It is Unchanged where Run or Recover finds that others were first.
+	// It is Unchanged where Run or Recover finds that others were first, or that a
+	// transfer need not be put off.
 	Outcome Outcome
 	// State is where the transfer stands, "" where that is not known.
 	State State
@@ -285,7 +286,11 @@ func (c *Coordinator) lineOf(ctx context.Context, verb, id string) logLine {
 	if ctx == nil || !watched && !c.log.Enabled(ctx, slog.LevelInfo) {
 		return logLine{ctx: ctx}
 	}
-	line := logLine{ctx: ctx, coordinator: c, verb: verb, id: id, begun: c.now()}
+	line := logLine{ctx: ctx, coordinator: c, verb: verb, id: id}
+	if !watched && !c.log.Enabled(ctx, slog.LevelDebug) {
+		return line // it is written only where it says something special, and without its time
+	}
+	line.begun = c.now()
 	if o.TransferStarted != nil {
 		if derived := o.TransferStarted(ctx, TransferStart{ID: id, Verb: verb}); derived != nil {
 			line.ctx = derived
@@ -315,35 +320,32 @@ func (l logLine) end(ctx context.Context, rec *Record, err error) {
 	if l.coordinator == nil {
 		return
 	}
-	level, outcome := slog.LevelDebug, OutcomeOf(err)
-	if outcome == InDoubt || errors.Is(err, ErrUnsettled) {
+	level := slog.LevelDebug
+	if errors.Is(err, ErrInDoubt) || errors.Is(err, ErrUnsettled) {
 		level = slog.LevelInfo
 	}
-	l.write(ctx, level, rec, err, outcome)
+	l.write(ctx, level, rec, err)
+	l.tell(TransferInfo{ID: rec.ID, State: rec.State, Err: err})
 }
 
-// write is end, at a level, and with an outcome.
-func (l logLine) write(ctx context.Context, level slog.Level, rec *Record, err error, outcome Outcome) {
+// write writes the line at a level.
+func (l logLine) write(ctx context.Context, level slog.Level, rec *Record, err error) {
 	c := l.coordinator
-	took := c.now().Sub(l.begun)
-	state := State("")
+	if !c.log.Enabled(ctx, level) {
+		return
+	}
+	attrs := make([]slog.Attr, 0, 5)
+	attrs = append(attrs, slog.String(words.KeyTransfer, words.Clip(l.id)), slog.String(words.KeyVerb, l.verb))
 	if rec.ID == l.id { // a reversal's may be that of the original
-		state = rec.State
+		attrs = append(attrs, slog.String(words.KeyState, words.Clip(string(rec.State))))
 	}
-	if c.log.Enabled(ctx, level) {
-		attrs := make([]slog.Attr, 0, 5)
-		attrs = append(attrs, slog.String(words.KeyTransfer, words.Clip(l.id)), slog.String(words.KeyVerb, l.verb))
-		if rec.ID == l.id {
-			attrs = append(attrs, slog.String(words.KeyState, words.Clip(string(state))))
-		}
-		if err != nil {
-			attrs = append(attrs, slog.Any(words.KeyCause, err))
-		}
-		c.log.LogAttrs(ctx, level, handled, append(attrs, slog.Duration(words.KeyTook, took))...)
+	if err != nil {
+		attrs = append(attrs, slog.Any(words.KeyCause, err))
 	}
-	l.tell(TransferInfo{
-		Context: l.ctx, ID: l.id, Verb: l.verb, Outcome: outcome, State: state, Err: err, Begun: l.begun, Took: took,
-	})
+	if !l.begun.IsZero() {
+		attrs = append(attrs, slog.Duration(words.KeyTook, c.now().Sub(l.begun)))
+	}
+	c.log.LogAttrs(ctx, level, handled, attrs...)
 }
 
 // swept ends the line of a transfer that a sweep has worked on.
@@ -361,42 +363,49 @@ func (l logLine) swept(ctx context.Context, result engine.Result, err error) {
 		l.overtaken()
 		return
 	}
-	outcome := OutcomeOf(err)
-	if err == nil && result.State == protocol.Fail {
+	rec, outcome := Record{ID: l.id, State: State(result.State)}, OutcomeOf(err)
+	if err == nil && rec.State == StateFail {
 		outcome = Failed
 	}
-	l.write(ctx, slog.LevelDebug, &Record{ID: l.id, State: State(result.State)}, err, outcome)
+	l.write(ctx, slog.LevelDebug, &rec, err)
+	l.tell(TransferInfo{ID: rec.ID, State: rec.State, Err: err, Outcome: outcome})
 }
 
-// ran ends the line of a submitted transfer.
-func (l logLine) ran(ctx context.Context, a answer) {
-	switch {
-	case l.coordinator == nil:
-	case a.done:
-		l.write(ctx, slog.LevelDebug, &a.rec, a.err, OutcomeOf(a.err))
-	default:
-		l.overtaken()
+// ran ends the line of what a worker has done with a submitted transfer.
+// Its troubles are logged by the worker.
+func (l logLine) ran(ctx context.Context, rec *Record, err error) {
+	if l.coordinator != nil {
+		l.write(ctx, slog.LevelDebug, rec, err)
+		l.tell(TransferInfo{ID: rec.ID, State: rec.State, Err: err})
 	}
 }
 
-// overtaken ends the line of a worker or a sweep that was not the first.
+// overtaken ends the line of a worker or a sweep that had nothing to do: another one was
+// first.
 // It is not written.
 func (l logLine) overtaken() {
-	if c := l.coordinator; c != nil {
-		l.tell(TransferInfo{
-			Context: l.ctx, ID: l.id, Verb: l.verb, Outcome: Unchanged, Begun: l.begun, Took: c.now().Sub(l.begun),
-		})
+	if l.coordinator != nil {
+		l.tell(TransferInfo{Outcome: Unchanged})
 	}
 }
 
 // tell tells the observer of a call that has ended.
+// An outcome of 0 stands for that of the error.
 func (l logLine) tell(info TransferInfo) {
-	o := &l.coordinator.settings.observer
-	if o.TransferDone == nil {
+	done := l.coordinator.settings.observer.TransferDone
+	if done == nil {
 		return
 	}
-	for _, s := range l.trail.End(info.Begun.Add(info.Took)) {
+	if info.ID != l.id { // a reversal's record may be that of the original
+		info.State = ""
+	}
+	if info.Outcome == 0 {
+		info.Outcome = OutcomeOf(info.Err)
+	}
+	now := l.coordinator.now()
+	info.Context, info.ID, info.Verb, info.Begun, info.Took = l.ctx, l.id, l.verb, l.begun, now.Sub(l.begun)
+	for _, s := range l.trail.End(now) {
 		info.Stages = append(info.Stages, Stage(s))
 	}
-	o.TransferDone(info)
+	done(info)
 }

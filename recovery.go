@@ -214,7 +214,11 @@ func (c *Coordinator) runSubmitted(ctx context.Context, t document.Transfer) (re
 	defer over()
 	line := c.lineOf(limited, "run", t.ID)
 	a := c.execute(line.ctx, t, terms{start: protocol.Start{Claim: protocol.FromInitiated, WaitWhileBusy: true}})
-	line.ran(ctx, a)
+	if a.done {
+		line.ran(ctx, &a.rec, a.err)
+	} else {
+		line.overtaken()
+	}
 	switch {
 	case refused(a.err), a.done && (a.rec.State.Final() || a.rec.State == StateCommitted):
 		return recovery.Answered, a.err
@@ -234,14 +238,16 @@ func (c *Coordinator) admit(
 		return func() {}, 0, nil
 	}
 	line := c.lineOf(ctx, "postpone", t.ID)
+	ctx = line.ctx
 	admitted := false
 	if err = c.connect(ctx, &t); err == nil {
 		admitted, over, err = c.patience.Admit(ctx, t)
 	}
 	if admitted {
+		line.overtaken()
 		return over, 0, nil
 	}
-	line.end(ctx, &Record{ID: t.ID, State: StateInitiated}, err)
+	line.ran(ctx, &Record{ID: t.ID, State: StateInitiated}, err)
 	switch {
 	case err == nil, refused(err):
 		return nil, recovery.Answered, err

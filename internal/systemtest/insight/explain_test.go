@@ -226,12 +226,15 @@ func TestExplainWaiting(t *testing.T) {
 		ID: "t", From: "b", To: "a", Amount: transfer.Units(10), AwaitFundsUntil: time.Now().Add(time.Hour),
 	})
 	require.NoError(t, err)
-	end := bank.InBackground(t, b.Coordinator)
+	w := newWatcher()
+	end := bank.InBackground(t, b.NewCoordinator(b.DB, transfer.WithObserver(w.observer())))
 	require.Eventually(t, func() bool {
 		rec, err := b.Get(t.Context(), "t")
 		return err == nil && rec.Waiting != nil
 	}, time.Minute, time.Millisecond)
 	end()
+	w.requireBalanced(t)
+	require.Equal(t, "postpone t Moved Initiated\n", toldOf(w.take()[0]))
 	e, participants := b.explain(b.Coordinator, "t")
 	require.Equal(t, `none "b" -10 (it is waited for: `+e.Record.Waiting.Message+")", participants[0])
 	require.Contains(t, e.Advice, "It waits for money: ")

@@ -156,6 +156,7 @@ func TestObserverSeesEachCall(t *testing.T) {
 	call("cancel s Moved Fail", []string{"read", "wait", "claim", "finish"}, func() error { return of(c.Cancel(ctx, "s", "")) })
 	call("hold h Moved Preparing", []string{"wait", "read", "claim", "prepare", "hold"},
 		func() error { return of(c.Hold(ctx, bank.Move("h", "a", "b", 10), time.Hour)) })
+	call("extend h Moved Preparing", []string{"read"}, func() error { return of(c.Extend(ctx, "h", 2*time.Hour)) })
 	call("post h Moved Success", []string{"read", "wait", "claim", "settle", "finish"}, func() error { return of(c.Post(ctx, "h")) })
 	call("void h Unchanged Success", []string{"read"}, func() error { return of(c.Void(ctx, "h")) })
 	call("void nobody Unchanged ", []string{"read"}, func() error { return of(c.Void(ctx, "nobody")) })
