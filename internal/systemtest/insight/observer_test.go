@@ -314,7 +314,7 @@ func TestObserverSeesCommands(t *testing.T) {
 		byVerb[info.Verb] += info.Operations
 		largest, queued = max(largest, info.Operations), max(queued, info.Queued)
 	}
-	require.Equal(t, 200, byVerb["claim"])
+	require.GreaterOrEqual(t, byVerb["claim"], 200, "a busy server is asked again")
 	require.GreaterOrEqual(t, byVerb["record"], 400, "each has a record and an end")
 	require.GreaterOrEqual(t, byVerb["write"], 800, "two prepares, and what removes their marks")
 	require.Equal(t, 8, largest)
