@@ -129,7 +129,10 @@ func (n *Notes) Remove(ctx context.Context, process string) error {
 // RemoveOld removes the notes that are of no use to anybody any more.
 func (n *Notes) RemoveOld(ctx context.Context) error {
 	before := bson.D{{Key: "$subtract", Value: bson.A{"$$NOW", keepNotes.Milliseconds()}}}
-	return n.remove(ctx, bson.D{{Key: "$expr", Value: bson.D{{Key: "$lt", Value: bson.A{"$seen", before}}}}})
+	return n.remove(ctx, bson.D{
+		{Key: "seen", Value: bson.D{{Key: "$type", Value: "date"}}},
+		{Key: "$expr", Value: bson.D{{Key: "$lt", Value: bson.A{"$seen", before}}}},
+	})
 }
 
 func (n *Notes) remove(ctx context.Context, filter bson.D) error {

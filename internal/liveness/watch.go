@@ -63,7 +63,6 @@ func NewWatch(process string, now func() time.Time) *Watch {
 func (w *Watch) HeldUp() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.suspects = map[string]suspect{}
 	w.calmUntil = w.now().Add(calm)
 }
 

@@ -76,6 +76,30 @@ func TestSilenceIsDeath(t *testing.T) {
 	require.LessOrEqual(t, w.untilDead("dies"), Silence+LookPeriod)
 }
 
+// A note that was given within the time that its process asked for is enough, however
+// often it is looked at.
+func TestSlowBeatsAreEnough(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t)
+	for range 10 {
+		w.beats("slow")
+		for range int((Silence - 1) / LookPeriod) {
+			require.Empty(t, w.look(LookPeriod))
+		}
+	}
+}
+
+// Two looks are too few, however long ago the first one was.
+func TestTwoLooksAreTooFew(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t)
+	w.beats("dead")
+	w.now = w.now.Add(time.Hour)
+	require.Empty(t, w.look(longestGap))
+	require.Empty(t, w.look(longestGap))
+	require.NotEmpty(t, w.look(longestGap))
+}
+
 // A worker that begins to look at a note that is old already looks at it several times
 // before it believes it: the clock of the server may have leapt, and the next beat is on
 // its way.

@@ -8,6 +8,9 @@ import (
 const (
 	// rivalryMemory is over how many transfers it is counted how often others were first.
 	rivalryMemory = 64
+	// leastTried is how many of the transfers that it finds a worker always tries.
+	// Where there are few, to leave one would cost more than to lose it.
+	leastTried = 16
 	// mostLeft bounds the part of the transfers that is left to others.
 	mostLeft = 0.9
 )
@@ -37,8 +40,11 @@ func (r *rivalry) ended(overtaken bool) {
 	r.lost += (lost - r.lost) / rivalryMemory
 }
 
-// leaves reports whether to leave a transfer to others.
-func (r *rivalry) leaves() bool {
+// leaves reports whether to leave a transfer to others, the n-th one that was found.
+func (r *rivalry) leaves(n int) bool {
+	if n <= leastTried {
+		return false
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return rand.Float64() < min(r.lost, mostLeft)

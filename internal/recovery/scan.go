@@ -37,7 +37,7 @@ type scan struct {
 	without  []*route       // these are left out of the search
 	skipped  map[*route]int // how many transfers of a route were passed over
 	anew     bool           // the search is to begin, or to begin anew
-	found    bool           // there was something, begun or not
+	found    int            // how many there were, begun or not
 	failed   bool           // the search has failed
 	thorough bool           // it leaves nothing out, and passes over all that hangs
 }

@@ -224,8 +224,9 @@ func (w *worker) leave(s *sweep) {
 func (w *worker) take(ctx, working context.Context, n *scan, recent time.Duration) *scan {
 	for n.next() && ctx.Err() == nil {
 		for t, err := range w.Queries.Initiated(ctx, recent, n.leftOut()...) {
-			n.found, n.failed = n.found || err == nil, n.failed || err != nil
+			n.failed = n.failed || err != nil
 			if err == nil {
+				n.found++
 				w.failing.over()
 				w.begin(ctx, working, n, t)
 			} else if w.loseIfDisconnected(err) != nil && ctx.Err() == nil {
@@ -244,7 +245,7 @@ func (w *worker) take(ctx, working context.Context, n *scan, recent time.Duratio
 // begin begins with a submitted transfer, in the background, unless it is in progress or
 // has no room, or is left to other workers.
 func (w *worker) begin(ctx, working context.Context, n *scan, t document.Transfer) {
-	if w.rivals.leaves() || !w.submitted.reserve(t.ID) {
+	if w.rivals.leaves(n.found) || !w.submitted.reserve(t.ID) {
 		return
 	}
 	r := w.submitted.routeOf(t)
@@ -273,7 +274,7 @@ func (w *worker) begin(ctx, working context.Context, n *scan, t document.Transfe
 // wait.
 func (w *worker) idle(ctx, working context.Context, n *scan) {
 	end, incomplete := w.Now().Add(n.pause()), n.incomplete()
-	if !n.found && len(incomplete) == 0 {
+	if n.found == 0 && len(incomplete) == 0 {
 		w.awaitSubmitted(ctx)
 		return
 	}

@@ -42,26 +42,37 @@ func pause(set *mongotest.Set, span time.Duration) error {
 	return set.Resume(0)
 }
 
+// other registers a ledger on the set, through a client of its own.
+func other(b *bank.Bank, set *mongotest.Set) transfer.Option {
+	b.T.Helper()
+	return transfer.WithLedger("other", bank.Client(b.T, set.URI()).Database(b.DB.Name()).Collection("accounts"))
+}
+
+// across returns a process that has moved 1 from account a to the ledger other.
+// From now on it claims before it asks that one's server.
+func across(b *bank.Bank, set *mongotest.Set) *transfer.Coordinator {
+	b.T.Helper()
+	c := b.NewCoordinator(b.DB, other(b, set))
+	require.NoError(b.T, c.Setup(b.T.Context()))
+	ledger, err := c.Ledger("other")
+	require.NoError(b.T, err)
+	_, err = ledger.Open(b.T.Context(), transfer.Account{ID: "a"})
+	require.NoError(b.T, err)
+	_, err = c.Transfer(b.T.Context(), bank.Across("warm", 1))
+	require.NoError(b.T, err)
+	return c
+}
+
 // A process that lives is left alone, however long its transfer takes, and whether it
 // calls Run or not.
 // What was submitted for the worker goes on meanwhile.
 func TestLivingIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	b, set := bank.New(t, 100, 0).WithIndexes(), startSet(t)
-	there := transfer.WithLedger("other", bank.Client(t, set.URI()).Database(b.DB.Name()).Collection("accounts"))
-	c := b.NewCoordinator(b.DB, there)
-	require.NoError(t, c.Setup(t.Context()))
-	other, err := c.Ledger("other")
-	require.NoError(t, err)
-	_, err = other.Open(t.Context(), transfer.Account{ID: "a"})
-	require.NoError(t, err)
-	workers := b.NewCoordinator(b.DB, transfer.WithLedger("other",
-		bank.Client(t, set.URI()).Database(b.DB.Name()).Collection("accounts")))
+	c := across(b, set)
+	workers := b.NewCoordinator(b.DB, other(b, set))
 	require.NoError(t, workers.Check(t.Context()))
 	end := bank.InBackground(t, workers)
-	_, err = c.Transfer(t.Context(), bank.Across("warm", 1)) // from now on it claims before it asks the other server
-	require.NoError(t, err)
-	require.Eventually(t, func() bool { return unfinished(b) == 0 }, eventually, time.Millisecond)
 
 	require.NoError(t, set.Pause(0))
 	type answer struct {
@@ -75,7 +86,7 @@ func TestLivingIsLeftAlone(t *testing.T) {
 	}()
 	require.Eventually(t, func() bool { return unfinished(b) == 1 }, eventually, time.Millisecond)
 	b.MustSubmit("seen")
-	_, err = b.Wait(t.Context(), "seen")
+	_, err := b.Wait(t.Context(), "seen")
 	require.NoError(t, err)
 	span := time.NewTimer(2 * soon)
 	<-span.C

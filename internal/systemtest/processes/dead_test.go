@@ -80,6 +80,20 @@ func TestDeadProcessIsNoticed(t *testing.T) {
 	b.CheckBooks(bank.Balances(100_000, 100_000))
 }
 
+// A process that dies in its very first transfer is noticed as soon.
+func TestDeathInTheFirstTransfer(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0).WithIndexes()
+	end := bank.InBackground(t, b.NewCoordinator(b.DB))
+	b.StallAt("t", bank.Decision, bank.Lost, 60)
+	finished(b)
+	rec, err := b.Get(t.Context(), "t")
+	require.NoError(t, err)
+	require.Equal(t, 1, rec.Attempts)
+	end()
+	b.CheckBooks(bank.Balances(100, 0))
+}
+
 // A worker that starts after the death finds what is left as well.
 func TestDeathBeforeTheStart(t *testing.T) {
 	t.Parallel()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer"
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
@@ -109,6 +110,40 @@ func requireOnce(b *bank.Bank, all int) {
 		initial[payer(pair)], initial[payee(pair)] = opening, opening
 	}
 	b.CheckBooks(initial)
+}
+
+// A worker begins at once with what its own process submits, whatever its question for
+// work takes.
+func TestOwnSubmitWakes(t *testing.T) {
+	t.Parallel()
+	set := startSet(t)
+	b := bank.NewReplicated(t, set, "wakes")
+	b.OpenAccounts([]int64{100, 0})
+	c := b.NewCoordinator(b.Through(options.Client().SetAppName("worker")))
+	end := bank.InBackground(t, c)
+	_, err := c.Transfer(t.Context(), bank.Move("warm", "a", "b", 1))
+	require.NoError(t, err)
+	_, err = set.FailPoint(t.Context(), 0, "alwaysOn", bson.D{
+		{Key: "failCommands", Value: bson.A{"aggregate"}}, {Key: "appName", Value: "worker"},
+		{Key: "blockConnection", Value: true}, {Key: "blockTimeMS", Value: 4000},
+	})
+	require.NoError(t, err)
+	hangs := time.NewTimer(time.Second)
+	<-hangs.C // the question that it asks now is not answered soon
+	_, err = c.Submit(t.Context(), bank.Move("t", "a", "b", 1))
+	require.NoError(t, err)
+	submitted := time.Now()
+	require.Eventually(t, func() bool {
+		rec, err := b.Get(t.Context(), "t")
+		return err == nil && rec.State != transfer.StateInitiated
+	}, eventually, time.Millisecond)
+	require.Less(t, time.Since(submitted), 2*time.Second)
+	_, err = set.FailPoint(t.Context(), 0, "off", nil)
+	require.NoError(t, err)
+	_, err = b.Wait(t.Context(), "t")
+	require.NoError(t, err)
+	end()
+	b.CheckBooks(bank.Balances(100, 0))
 }
 
 // A worker with nothing to do begins with what its own process submits at once, and with
