@@ -16,6 +16,7 @@ SEEDS ?= 0-1000000
 ONLY ?= 1,2,3,4,5,6,7,8,9
 FOR ?= 5m
 SEED ?= 1
+BACKLOG ?= 20000
 FUZZTIME ?= 600x
 DRIVER ?= latest
 GOALS ?=
@@ -46,7 +47,7 @@ LONG := EveryMessage|Failovers|TwoServers|Away|Silence|LostAnswer|UnderLoad|Unde
 LONG := $(LONG)|Dead|Repair|GivenUp|Fuzz|Example|HarmfulCollectionsAreRefused/clustered
 
 .PHONY: help test versions race demo stories bench claims baseline bench-quick simulate search teeth \
-	chaos soak-service overload fuzz driver lint vulncheck
+	chaos soak-service share overload fuzz driver lint vulncheck
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-13s %s\n", $$1, $$2 }' Makefile
@@ -112,6 +113,9 @@ chaos: ## killed, frozen and cut-off processes and servers, for as long as FOR s
 
 soak-service: ## examples/service as three processes that are killed and lack a right, for as long as FOR says
 	go run ./internal/soak/cmd -for $(FOR)
+
+share: ## one, two and four processes share BACKLOG submitted transfers: how many a second
+	TRANSFER_TEST_BACKLOG=$(BACKLOG) $(SERVER) go test -count=1 -timeout 60m -run '^TestProcessesShare$$' -v ./internal/systemtest/processes
 
 overload: ## more than there is room for: ONLY=1,8 plays two of the scenarios; some minutes
 	go run ./internal/overload/cmd -only $(ONLY)

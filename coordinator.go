@@ -15,11 +15,13 @@ import (
 	"github.com/mongotransfer/transfer/internal/engine"
 	"github.com/mongotransfer/transfer/internal/history"
 	"github.com/mongotransfer/transfer/internal/insight"
+	"github.com/mongotransfer/transfer/internal/liveness"
 	"github.com/mongotransfer/transfer/internal/lookout"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/patience"
 	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/queries"
+	"github.com/mongotransfer/transfer/internal/recovery"
 	"github.com/mongotransfer/transfer/internal/repair"
 	"github.com/mongotransfer/transfer/internal/retention"
 )
@@ -41,6 +43,9 @@ type Coordinator struct {
 	engine     *engine.Engine
 	lookout    *lookout.Lookout
 	patience   *patience.Patience
+	notes      *liveness.Notes
+	pulse      *liveness.Pulse
+	health     *recovery.Health
 	lines      lines
 	originals  lines // the callers who reverse each transfer
 	log        *slog.Logger
@@ -88,6 +93,9 @@ func NewCoordinator(db *mongo.Database, opts ...Option) (*Coordinator, error) {
 	running := engine.New(store, s.logger, now, engine.Limits(s.group))
 	running.Observe(s.observer.ofEngine())
 	deployed := deployment.New(catalog, kept)
+	notes := liveness.NewNotes(catalog)
+	pulse := liveness.NewPulse(notes, liveness.NewProcess(s.owner), running.Busy, now, s.logger)
+	running.OnBegin(pulse.Begin)
 	return &Coordinator{
 		settings:   s,
 		catalog:    catalog,
@@ -102,6 +110,9 @@ func NewCoordinator(db *mongo.Database, opts ...Option) (*Coordinator, error) {
 		engine:     running,
 		lookout:    lookout.New(queries, s.logger, now),
 		patience:   patience.New(catalog),
+		notes:      notes,
+		pulse:      pulse,
+		health:     recovery.NewHealth(now),
 		log:        s.logger,
 		now:        now,
 		wake:       make(chan struct{}, 1),
@@ -200,7 +211,40 @@ func (c *Coordinator) Close(ctx context.Context) error {
 	}
 	err := c.engine.Close(ctx)
 	c.lookout.Close(ctx)
+	c.pulse.Close(ctx)
 	return err
+}
+
+// Healthy reports whether this Coordinator can work: the servers of all its collections
+// answer, and a [Coordinator.Run] that was started still works.
+// That is more than that it has not returned: it has lately found out what there is to
+// do, and done it.
+// Where no Run was started, or its context has ended, the servers alone count.
+// It asks each server once, by a command that needs no right, and waits no longer than
+// 5 s, or until ctx ends.
+//
+// It is for a readiness probe.
+// Don't let a liveness probe ask it: a process that is ended because a server is away
+// only leaves transfers behind for others.
+//
+//   - nil: it can work.
+//   - ErrClosed: it was closed.
+//   - ErrUnsupportedDeployment: a server is unfit.
+//   - ErrInvalidRequest: ctx is nil.
+//   - any other error: a server doesn't answer in time, or Run doesn't work, or has ended
+//     with an error, which this one wraps.
+//     Ask again later; where Run has ended, start it again, or end the process.
+func (c *Coordinator) Healthy(ctx context.Context) error {
+	if err := checkContext(ctx); err != nil {
+		return err
+	}
+	if err := c.closedError(); err != nil {
+		return err
+	}
+	if err := c.catalog.ServersAnswer(ctx); err != nil {
+		return named(err)
+	}
+	return withCause(c.health.Check(), c.closedError())
 }
 
 // checkContext refuses a nil context.

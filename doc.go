@@ -68,7 +68,7 @@
 // shares the collections, takes the transfer over and finishes it. It is safe at any
 // time, beside live transfers and beside itself. Call it when your service starts, and
 // keep [Coordinator.Run] running: without Run, nothing finishes what crashes later, and
-// no hold expires.
+// no hold expires. With it, other processes notice within seconds that one has died.
 //
 // Some transfers can't be finished: an account was deleted in the middle of one, or the
 // server refuses to write to it. Such a transfer stays as it is and blocks no other.

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -483,4 +485,33 @@ func ExampleWithObserver() {
 	// Output:
 	// transfer order-60 Moved
 	// transfer order-600 Failed
+}
+
+// A readiness probe asks whether the process can work: its servers answer, and its Run,
+// if it was started, works.
+func ExampleCoordinator_Healthy() {
+	ctx := context.Background()
+	coord, end := exampleBank(ctx)
+	defer end()
+	ready := func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
+		defer cancel()
+		if err := coord.Healthy(ctx); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		}
+	}
+
+	probe := func() int {
+		answer := httptest.NewRecorder()
+		ready(answer, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+		return answer.Code
+	}
+	fmt.Println(probe())
+	if err := coord.Close(ctx); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println(probe())
+	// Output:
+	// 200
+	// 503
 }

@@ -2,7 +2,6 @@ package transfer
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/engine"
+	"github.com/mongotransfer/transfer/internal/liveness"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
@@ -181,6 +181,7 @@ func (c *Coordinator) newAttempt(ctx context.Context, t document.Transfer, reaso
 	if err := c.connect(ctx, &t); err != nil {
 		return nil, err
 	}
+	c.pulse.Announce(ctx)
 	attempt.Threshold = c.settings.stallThreshold
 	attempt.Describe = func(refusal protocol.Refusal) string {
 		if err := explained(attempt.Transfer, refusal, attempt.Evidence(refusal.Participant)); err != nil {
@@ -192,7 +193,7 @@ func (c *Coordinator) newAttempt(ctx context.Context, t document.Transfer, reaso
 }
 
 // newOwner returns a name that no other execution has.
-func (c *Coordinator) newOwner() string { return c.settings.owner + "-" + rand.Text()[:16] }
+func (c *Coordinator) newOwner() string { return liveness.NewOwner(c.pulse.Process()) }
 
 // connect makes sure that the servers of a transfer are fit, where that isn't known yet.
 func (c *Coordinator) connect(ctx context.Context, t *document.Transfer) error {

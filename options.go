@@ -177,6 +177,8 @@ func WithFenceCache(bytes int64) Option { return func(s *settings) { s.fenceByte
 // WithStallThreshold sets how long a transfer shows no sign of life before others take it
 // over.
 // It decides only how soon recovery steps in: even zero is safe, but costs work.
+// Where [Coordinator.Run] notices that a process has died it steps in within seconds,
+// and does not wait for the threshold.
 // Each takeover of a transfer that can't be finished ([Record].Stuck) doubles the time to
 // the next one, up to 64 times the threshold.
 // For other transfers, so does each takeover after the third.
@@ -305,9 +307,9 @@ func WithGroupCommit(g GroupCommit) Option { return func(s *settings) { s.group 
 // Below Debug, at -8, there is each step of the protocol.
 //
 // The keys are transfer, transfers (the first ten IDs), verb, stage, state, took, cause,
-// ledger, account, route, count, found, succeeded, failed, expired, stuck, pause, for a
-// takeover owner and idle, for an observer function, and for the steps operation,
-// claiming, participant and result.
+// ledger, account, route, count, found, succeeded, failed, expired, stuck, pause,
+// process, for a takeover owner and idle, for an observer function, and for the steps
+// operation, claiming, participant and result.
 // IDs are cut to 64 bytes.
 // No line, and no text of an error, has an amount, a balance, metadata, or what the
 // server said about a document.

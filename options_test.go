@@ -31,6 +31,7 @@ func TestInvalidOptions(t *testing.T) {
 		"holds the transfers":     {transfer.WithLedger("euro", db.Collection("transfers"))},
 		"can't hold anything":     {transfer.WithTransfers(db.Collection("accounts"))},
 		"transfers are kept":      {transfer.WithDocuments("x", db.Collection("transfers.retention"))},
+		"which processes live":    {transfer.WithLedger("x", db.Collection("transfers.processes"))},
 		"without dots":            {transfer.WithFields(transfer.Fields{Balance: "a.b"})},
 		`"x" is taken`:            {transfer.WithFields(transfer.Fields{Balance: "x", Floor: "x"})},
 		`"_id" is taken`:          {transfer.WithFields(transfer.Fields{Fence: "_id"})},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/document"
@@ -87,7 +88,8 @@ func recoveringBy(opts []RecoverOption) (r recovering, err error) {
 // Recover does not see what is younger than the threshold.
 // So a process that starts again at once after a crash finds nothing yet of what the
 // crash has left, and a Recover at its start reports zero.
-// [Coordinator.Run] finds it later, and [UntilFinished] makes Recover wait for it.
+// [Coordinator.Run] finds it within seconds, and [UntilFinished] makes Recover wait for
+// it.
 //
 //   - nil: everything that was due was begun; the report says what became of it.
 //   - ErrUnauthorized: some transfers, or all, are Stuck because a right is missing.
@@ -114,8 +116,12 @@ func recovered(swept recovery.Swept) (RecoveryReport, error) {
 
 // Run works until ctx ends.
 // It runs submitted transfers whose time has come, voids holds that have expired, and
-// recovers stalled transfers.
-// Many processes may run it at once.
+// recovers stalled transfers, and those of processes that have died, within seconds.
+// Many processes may run it at once: they share the work.
+// With nothing to do it asks the server two or three times a second.
+//
+// When ctx ends it begins nothing new, and waits for what it has begun, 10 s at most.
+// [Coordinator.Healthy] says whether it works.
 //
 // It waits for a server that is away.
 //
@@ -146,6 +152,9 @@ func (c *Coordinator) recovery() recovery.Settings {
 	return recovery.Settings{
 		Queries:    c.queries,
 		Engine:     c.engine,
+		Notes:      c.notes,
+		Process:    c.pulse.Process(),
+		Health:     c.health,
 		Log:        c.log,
 		Now:        c.now,
 		Threshold:  c.settings.stallThreshold,
@@ -166,14 +175,14 @@ func (c *Coordinator) recovery() recovery.Settings {
 	}
 }
 
-// finishStalled takes over a transfer that has stalled, or a hold that has expired, and
-// brings it to its end.
+// finishStalled takes over a transfer that has stood still for long enough, or a hold
+// that has expired, and brings it to its end.
 func (c *Coordinator) finishStalled(
-	ctx context.Context, t document.Transfer, start protocol.Start,
+	ctx context.Context, t document.Transfer, start protocol.Start, quiet time.Duration,
 ) recovery.Result {
 	line := c.lineOf(ctx, sweepVerb(start), t.ID)
 	ctx = line.ctx
-	result, err := c.finish(ctx, t, start)
+	result, err := c.finish(ctx, t, start, quiet)
 	line.swept(ctx, result, err)
 	unanswered := err != nil && gaveUp(ctx, err)
 	if err != nil {
@@ -185,17 +194,18 @@ func (c *Coordinator) finishStalled(
 
 // finish is finishStalled without its line and its answer.
 func (c *Coordinator) finish(
-	ctx context.Context, t document.Transfer, start protocol.Start,
+	ctx context.Context, t document.Transfer, start protocol.Start, quiet time.Duration,
 ) (result engine.Result, err error) {
 	limited, cancel := context.WithTimeout(ctx, recovery.Limit)
 	defer cancel()
 	attempt, err := c.newAttempt(ctx, t, reasonOf(start))
 	if err == nil {
+		attempt.Threshold = quiet
 		result, err = c.engine.Execute(limited, attempt, start, protocol.Complete)
 	}
 	if err == nil && result.Outcome == protocol.Outdated {
 		if t, err = c.replan(ctx, result.Transfer); err == nil {
-			return c.finish(ctx, t, protocol.Start{Claim: protocol.Replan})
+			return c.finish(ctx, t, protocol.Start{Claim: protocol.Replan}, quiet)
 		}
 	}
 	return result, err
@@ -220,6 +230,8 @@ func (c *Coordinator) runSubmitted(ctx context.Context, t document.Transfer) (re
 		line.overtaken()
 	}
 	switch {
+	case !a.done:
+		return recovery.Overtaken, nil
 	case refused(a.err), a.done && (a.rec.State.Final() || a.rec.State == StateCommitted):
 		return recovery.Answered, a.err
 	case a.done && gaveUp(ctx, a.err):

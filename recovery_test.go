@@ -202,7 +202,8 @@ func TestRecoverIsCutShort(t *testing.T) {
 				log bank.Logged
 			)
 			written := &event.CommandMonitor{Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
-				if e.CommandName == "update" || e.CommandName == "bulkWrite" {
+				_, noted := e.Reply.LookupErr("upserted") // that the process lives
+				if noted != nil && (e.CommandName == "update" || e.CommandName == "bulkWrite") {
 					cut.Do(func() { row.cut(c, cancel) })
 				}
 			}}

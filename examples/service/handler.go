@@ -21,6 +21,8 @@ const (
 	// requestLimit is how long a request may take.
 	// A transfer that takes longer continues in the background.
 	requestLimit = 10 * time.Second
+	// probeLimit is how long the servers may take to answer a probe.
+	probeLimit = 2 * time.Second
 	// defaultReason is stored with a transfer that is cancelled without a reason.
 	defaultReason = "cancelled by request"
 )
@@ -72,13 +74,20 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.mux.ServeHTTP(w, r.WithContext(ctx))
 }
 
-// ready reports whether this process should get requests.
-// It doesn't ask the database.
-// When the database is away, it is away for all processes, and it is better that they say
-// so to their clients than that no process answers.
-func (h *handler) ready(w http.ResponseWriter, _ *http.Request) {
+// ready reports whether this process should get requests: it has started, the servers
+// that it needs answer, and its worker works.
+// Where not, it says why, to those who operate it.
+// The probe asks several times before it takes the process from the others: while a
+// primary is replaced, all of them answer that it is away.
+func (h *handler) ready(w http.ResponseWriter, r *http.Request) {
 	if h.phase.Load() != serving {
 		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), probeLimit)
+	defer cancel()
+	if err := h.coord.Healthy(ctx); err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
 	w.WriteHeader(http.StatusOK)

@@ -269,6 +269,15 @@ func TestProbes(t *testing.T) {
 		s.get("/readyz").is(want)
 		s.get("/livez").is(http.StatusOK)
 	}
+	h.phase.Store(serving)
+	whole := h.coord
+	closed, err := transfer.NewCoordinator(mongotest.Database(t))
+	require.NoError(t, err)
+	require.NoError(t, closed.Close(t.Context()))
+	h.coord = closed
+	s.get("/readyz").is(http.StatusServiceUnavailable)
+	s.get("/livez").is(http.StatusOK)
+	h.coord = whole
 	h.phase.Store(starting)
 	assert.Equal(t, "starting", s.post("/transfers", "early", pay60).is(http.StatusServiceUnavailable).errorCode())
 	h.phase.Store(serving)

@@ -109,6 +109,8 @@ func (c *Catalog) register(among map[string]*Collection, name string, handle *mo
 		return fmt.Errorf("the collection %s holds the transfers: it can't hold anything else", namespace)
 	case same(handle, RetentionCollection(c.Transfers)):
 		return fmt.Errorf("the collection %s holds how long transfers are kept: it can't hold anything else", namespace)
+	case same(handle, ProcessCollection(c.Transfers)):
+		return fmt.Errorf("the collection %s holds which processes live: it can't hold anything else", namespace)
 	}
 	for _, address := range c.Addresses() {
 		if other := c.At(address); same(handle, other.Commands) {

@@ -76,6 +76,11 @@ func RetentionCollection(transfers *mongo.Collection) *mongo.Collection {
 	return transfers.Database().Collection(transfers.Name() + ".retention")
 }
 
+// ProcessCollection returns the collection in which processes note that they live.
+func ProcessCollection(transfers *mongo.Collection) *mongo.Collection {
+	return transfers.Database().Collection(transfers.Name() + ".processes")
+}
+
 // HoldsAccounts reports whether the collection is a ledger.
 // Otherwise it holds documents that effects change, or the transfers.
 func (l *Collection) HoldsAccounts() bool { return !l.Documents && l.Fields.Balance != "" }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -43,6 +44,35 @@ func Hello(ctx context.Context, c *mongo.Collection) (HelloAnswer, error) {
 	command := bson.D{{Key: "hello", Value: 1}}
 	err := c.Database().RunCommand(ctx, command, options.RunCmd().SetReadPreference(readpref.Primary())).Decode(&answer)
 	return answer, wire.ServerErrorOf(err, "hello", c.Database().Name())
+}
+
+// ServersAnswer asks the server of each cluster, and returns the error of one that does
+// not answer, or can't be used.
+func (c *Catalog) ServersAnswer(ctx context.Context) error {
+	ctx = wire.Detached(ctx)
+	asked := map[Cluster]bool{}
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	var failure error
+	for _, each := range c.All() {
+		if asked[each.Cluster()] {
+			continue
+		}
+		asked[each.Cluster()] = true
+		all.Go(func() {
+			answer, err := Hello(ctx, each.Commands)
+			if err == nil {
+				err = answer.Supported()
+			}
+			if err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				failure = fmt.Errorf("the server of %s: %w", each.Namespace, err)
+			}
+		})
+	}
+	all.Wait()
+	return failure
 }
 
 // Supported refuses servers without majority writes or too old ones.

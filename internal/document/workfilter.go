@@ -20,6 +20,34 @@ func ClaimedUnfinished(threshold time.Duration) bson.E {
 	}}
 }
 
+// LeftQuiet selects transfers that a process has claimed and none has finished, that
+// nothing is known to stand in the way of, and that were not modified for a while. Where
+// the process has died, another one may take them over before they have stalled.
+//
+// It leaves out what was taken over so often that the transfer itself may be what kills
+// its processes: that waits ever longer, see [Doublings]. It also leaves out what was
+// created within that while, without reading it: under load that is nearly everything.
+func LeftQuiet(quiet time.Duration) bson.D {
+	since := bson.D{{Key: "$subtract", Value: bson.A{"$$NOW", quiet.Milliseconds()}}}
+	return bson.D{
+		ClaimedUnfinished(quiet),
+		{Key: "stuck", Value: nil},
+		{Key: "attempts", Value: bson.D{{Key: "$not", Value: bson.D{{Key: "$gt", Value: int64(freeTakeovers)}}}}},
+		{Key: "$expr", Value: bson.D{{Key: "$lte", Value: bson.A{"$createdAt", since}}}},
+	}
+}
+
+// OwnedBy selects the transfers whose owner begins with one of some texts.
+func OwnedBy(prefixes []string) bson.D {
+	either := bson.A{}
+	for _, prefix := range prefixes {
+		either = append(either, bson.D{{Key: "owner", Value: bson.D{
+			{Key: "$gte", Value: prefix}, {Key: "$lt", Value: prefix + "\uffff"},
+		}}})
+	}
+	return bson.D{{Key: "$and", Value: bson.A{bson.D{{Key: "$or", Value: either}}}}}
+}
+
 // IdleFor selects what was not modified for a while, by the server's clock.
 func IdleFor(idle time.Duration) bson.E {
 	since := bson.D{{Key: "$subtract", Value: bson.A{"$$NOW", idle.Milliseconds()}}}

@@ -43,6 +43,7 @@ type Engine struct {
 	sending sync.WaitGroup // goroutines that send commands
 
 	stuck stuckQueue
+	begun func() // called when an execution begins while none is in progress
 
 	mu      sync.Mutex
 	closed  bool
@@ -82,8 +83,20 @@ func New(store *mongostore.Store, log *slog.Logger, now func() time.Time, limits
 		closing: make(chan struct{}), limits: limits, gate: newGate(limits.MaxPending, store.ClusterCount() > 1),
 		running: map[string]registration{}, waiters: map[string]int{}, lanes: map[mongostore.Lane]*lane{},
 		servers:       map[collections.Cluster]*server{},
-		deferredTasks: map[string][]*task{}, hurried: map[string]int{},
+		deferredTasks: map[string][]*task{}, hurried: map[string]int{}, begun: func() {},
 	}
+}
+
+// OnBegin has a function called whenever an execution begins while none is in progress.
+// The function waits for nothing.
+// It is set before the first execution.
+func (e *Engine) OnBegin(begun func()) { e.begun = begun }
+
+// Busy reports whether an execution is in progress.
+func (e *Engine) Busy() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.running) > 0
 }
 
 // Closed reports whether Close was called.
@@ -229,6 +242,9 @@ func (e *Engine) register(transferID string) error {
 	defer e.mu.Unlock()
 	if e.closed {
 		return ErrClosed
+	}
+	if len(e.running) == 0 {
+		e.begun()
 	}
 	entry := e.running[transferID]
 	if entry.executions == 0 {

@@ -58,6 +58,16 @@ func (q *Queries) RouteOf(t document.Transfer) Route {
 	return routeOver(clusters)
 }
 
+// OneRoute reports whether all transfers take the same route: there is no other cluster.
+func (q *Queries) OneRoute() bool {
+	for _, needs := range q.needs {
+		if len(needs) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // clusterNeeds returns the clusters that must answer before an address can be used,
 // without that of the transfers. Documents may have to wait for the cluster of a ledger:
 // it has to say that they are not its accounts.

@@ -96,6 +96,8 @@ const (
 	Answered
 	// Unanswered means that a cluster has not.
 	Unanswered
+	// Overtaken means that another worker was first.
+	Overtaken
 )
 
 // ended records how the work on a transfer ended that began at a given time.

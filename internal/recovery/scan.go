@@ -37,6 +37,8 @@ type scan struct {
 	without  []*route       // these are left out of the search
 	skipped  map[*route]int // how many transfers of a route were passed over
 	anew     bool           // the search is to begin, or to begin anew
+	found    int            // how many there were, begun or not
+	failed   bool           // the search has failed
 	thorough bool           // it leaves nothing out, and passes over all that hangs
 }
 
@@ -48,10 +50,12 @@ func (s *slots) newScan(patience time.Duration) *scan {
 }
 
 // next reports whether to search, or to search anew.
+// Where all transfers take one route, and that one is left out, there is nothing to be
+// found.
 func (n *scan) next() bool {
 	anew := n.anew
 	n.anew = false
-	return anew
+	return anew && (len(n.without) == 0 || !n.slots.Queries.OneRoute())
 }
 
 // leftOut returns the names of the routes that are left out of the search.

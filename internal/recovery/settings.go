@@ -7,6 +7,7 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/engine"
+	"github.com/mongotransfer/transfer/internal/liveness"
 	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/queries"
 	"github.com/mongotransfer/transfer/internal/wire"
@@ -22,6 +23,12 @@ type Settings struct {
 	Queries *queries.Queries
 	// Engine knows which of them are under way in this process.
 	Engine *engine.Engine
+	// Notes are what processes note of themselves, and Process is the identity of this
+	// one.
+	Notes   *liveness.Notes
+	Process string
+	// Health is told how a worker does.
+	Health *Health
 	// Log is where sweeps and troubles are logged.
 	Log *slog.Logger
 	// Now is the process's clock.
@@ -62,7 +69,8 @@ type Settings struct {
 	// Named gives an error that says so its public name.
 	Named func(error) error
 	// Finish drives a stored transfer from a start to its end, for no longer than Limit.
-	Finish func(ctx context.Context, t document.Transfer, start protocol.Start) Result
+	// It takes the transfer over only if that has stood still for long enough.
+	Finish func(ctx context.Context, t document.Transfer, start protocol.Start, quiet time.Duration) Result
 	// Run runs a submitted transfer, unless another worker was first, for no longer than
 	// Limit.
 	// The error is the one that its caller would be given.

@@ -50,7 +50,7 @@ func unconnected(t *testing.T, ledgers ...string) *Settings {
 		ErrClosed:  errClosed,
 		Refused:    func(err error) bool { return wire.Refused(err) != nil },
 		Named:      func(err error) error { return err },
-		Finish: func(context.Context, document.Transfer, protocol.Start) Result {
+		Finish: func(context.Context, document.Transfer, protocol.Start, time.Duration) Result {
 			return Result{Err: errors.New("it is not registered here")}
 		},
 	}

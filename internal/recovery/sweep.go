@@ -48,6 +48,7 @@ type sweep struct {
 	begun  time.Time
 	all    sync.WaitGroup
 	latest *sync.WaitGroup // those that were begun since the latest step
+	still  time.Duration   // how long what it takes over has stood still, by the claim
 
 	revisits bool          // it comes back to what hangs
 	last     bool          // but not any more: this round counts what still hangs
@@ -57,7 +58,10 @@ type sweep struct {
 }
 
 func newSweep(settings *Settings, slots *slots) *sweep {
-	return &sweep{Settings: settings, tally: newTally(settings.Log), slots: slots, begun: settings.Now(), latest: new(sync.WaitGroup)}
+	return &sweep{
+		Settings: settings, tally: newTally(settings.Log), slots: slots, begun: settings.Now(), latest: new(sync.WaitGroup),
+		still: settings.Threshold,
+	}
 }
 
 // everything recovers all holds that have expired, and all that has stalled.
@@ -206,7 +210,7 @@ func (s *sweep) recover(ctx context.Context, t document.Transfer, r *route, star
 		s.reportStuck(t.ID, fmt.Errorf("this process has been at it since %s", since.UTC().Format(time.RFC3339)))
 		return Inconclusive
 	}
-	result := s.Finish(ctx, t, start)
+	result := s.Finish(ctx, t, start, s.still)
 	cause := result.Cause
 	if result.Err != nil {
 		cause = result.Err

@@ -182,7 +182,7 @@ func TestSweepReportsWhatWasNotBegun(t *testing.T) {
 func TestSweepDoesNotCountWhatWasCutShort(t *testing.T) {
 	t.Parallel()
 	settings := unconnected(t)
-	settings.Finish = func(context.Context, document.Transfer, protocol.Start) Result {
+	settings.Finish = func(context.Context, document.Transfer, protocol.Start, time.Duration) Result {
 		return Result{Err: engine.ErrNothingSent, Unanswered: true}
 	}
 	ended, cancel := context.WithCancel(t.Context())
@@ -204,7 +204,7 @@ func TestSweepDoesNotWaitForATrial(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			settings := unconnected(t, "other")
-			settings.Finish = func(ctx context.Context, _ document.Transfer, _ protocol.Start) Result {
+			settings.Finish = func(ctx context.Context, _ document.Transfer, _ protocol.Start, _ time.Duration) Result {
 				<-ctx.Done() // it searches for its server
 				return Result{Err: ctx.Err()}
 			}
@@ -259,7 +259,7 @@ func TestSweepCountsByResult(t *testing.T) {
 	} {
 		settings := unconnected(t)
 		settings.Refused = func(err error) bool { return errors.Is(err, io.ErrNoProgress) }
-		settings.Finish = func(context.Context, document.Transfer, protocol.Start) Result { return row.result }
+		settings.Finish = func(context.Context, document.Transfer, protocol.Start, time.Duration) Result { return row.result }
 		s := sweepOf(settings)
 		require.Equal(t, row.how, s.recover(t.Context(), between(), newRoute(""), s.TakeOver), name)
 		require.Equal(t, row.want, s.end(), name)

@@ -11,6 +11,8 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/liveness"
+	"github.com/mongotransfer/transfer/internal/queries"
 	"github.com/mongotransfer/transfer/internal/wire"
 	"github.com/mongotransfer/transfer/internal/words"
 )
@@ -20,7 +22,7 @@ const (
 	// A cluster that hangs has half of these slots at most: see route.
 	workerWidth = 512
 	// pollPeriod is the time between two scans for submitted transfers while there are
-	// none.
+	// any.
 	pollPeriod = 100 * time.Millisecond
 	// takePatience is how long one scan for submitted transfers waits for room, before it
 	// passes over what has none.
@@ -40,13 +42,21 @@ const (
 	//  2. Without the pause all submitted transfers would be claimed within seconds.
 	//  3. Each of them would be stuck until the right is back and recovery has come by.
 	refusedPause = 5 * time.Second
-	// expiryPeriod is the time between two searches for holds that have expired.
-	expiryPeriod = time.Second
 	// countPeriod is the time between two counts of what is unfinished, where somebody
 	// watches.
 	// It is longer where counts take long: they take a hundredth of the time at most.
 	countPeriod = 15 * time.Second
 	countShare  = 100
+)
+
+// The names of a worker's jobs.
+const (
+	submitting = "what was submitted"
+	sweeping   = "what has stalled"
+	expiring   = "the holds that have expired"
+	burying    = "what dead processes have left"
+	tidying    = "old notes"
+	counting   = "what is unfinished"
 )
 
 // worker runs submitted transfers, and sweeps again and again.
@@ -55,15 +65,21 @@ type worker struct {
 	lose      context.CancelCauseFunc // ends the work for good
 	all       sync.WaitGroup
 	refused   atomic.Bool // a right is missing
+	rivals    rivalry
 	submitted *slots
 	swept     *slots
+	bells     bells
+	watch     *liveness.Watch
+	shift     *shift
 	failing   trouble // the search for submitted transfers; only the loop of Work uses it
 }
 
 // Work runs submitted transfers whose time has come, voids holds that have expired, and
 // recovers what has stalled, until ctx ends.
-func Work(ctx context.Context, settings Settings) error {
-	if err := settings.readyOnceUp(ctx); err != nil {
+func Work(ctx context.Context, settings Settings) (err error) {
+	shift := settings.Health.begin()
+	defer func() { shift.end(err) }()
+	if err := settings.readyOnceUp(ctx, shift); err != nil {
 		return err
 	}
 	ctx, lose := context.WithCancelCause(ctx)
@@ -74,10 +90,19 @@ func Work(ctx context.Context, settings Settings) error {
 		Settings: &settings, lose: lose,
 		submitted: newSlots(&settings, settings.workerSlots()),
 		swept:     newSlots(&settings, settings.sweepSlots()),
+		bells:     newBells(),
+		watch:     liveness.NewWatch(settings.Process, settings.Now),
+		shift:     shift,
 	}
-	w.startSweeps(ctx)
+	w.startJobs(ctx)
+	w.awaitSubmitted(ctx)
 	for ctx.Err() == nil && !w.Engine.Closed() {
-		w.idle(ctx, working, w.take(ctx, working, w.submitted.newScan(takePatience), 0))
+		w.shift.ask(submitting)
+		n := w.take(ctx, working, w.submitted.newScan(takePatience), 0)
+		if !n.failed {
+			w.shift.done(submitting)
+		}
+		w.idle(ctx, working, n)
 		if w.refused.Swap(false) {
 			w.pause(ctx, refusedPause, nil)
 		}
@@ -92,33 +117,51 @@ func Work(ctx context.Context, settings Settings) error {
 	return nil
 }
 
-// startSweeps starts what a worker does beside the submitted transfers: a cluster that is
+// startJobs starts what a worker does beside the submitted transfers: a cluster that is
 // away must not keep these waiting.
-func (w *worker) startSweeps(ctx context.Context) {
+func (w *worker) startJobs(ctx context.Context) {
 	w.all.Go(func() {
 		if err := w.Permits(ctx); w.Refused(err) {
 			w.lose(fmt.Errorf("a worker: %w", w.Named(err)))
 		}
 	})
-	w.all.Go(func() {
-		period := min(max(w.Threshold, shortestPeriod), longestPeriod)
-		w.periodically(ctx, period, w.swept.revived, "a recovery sweep was cut short", w.recover)
-	})
-	w.all.Go(func() {
-		w.periodically(ctx, expiryPeriod, nil, "a look for expired holds was cut short", w.expire)
-	})
-	if w.Count != nil {
-		w.all.Go(func() {
-			w.periodically(ctx, countPeriod, nil, "what is unfinished could not be counted", w.count)
+	w.all.Go(func() { w.ring(ctx) })
+	period := min(max(w.Threshold, shortestPeriod), longestPeriod)
+	jobs := []job{
+		{name: sweeping, period: period, wake: w.swept.revived, failed: "a recovery sweep was cut short", do: w.recover},
+		{
+			name: expiring, period: longestPeriod, wake: w.bells[queries.Expired], rest: bellPeriod, later: true,
+			failed: "a look for expired holds was cut short", do: w.expire,
+		},
+		{
+			name: tidying, aside: true, period: tidyPeriod, later: true,
+			failed: "old notes could not be removed", do: w.tidy,
+		},
+	}
+	if w.Threshold > liveness.Silence {
+		undertaker := &undertaker{worker: w}
+		jobs = append(jobs, job{
+			name: burying, period: longestPeriod, wake: w.bells[queries.Quiet], later: true,
+			failed: "a look for dead processes was cut short", do: undertaker.look,
 		})
+	}
+	if w.Count != nil {
+		jobs = append(jobs, job{
+			name: counting, aside: true, period: countPeriod,
+			failed: "what is unfinished could not be counted", do: w.count,
+		})
+	}
+	for _, j := range jobs {
+		w.all.Go(func() { w.repeat(ctx, j) })
 	}
 }
 
 // readyOnceUp waits until the servers are known to be fit.
 // It returns nil when ctx ends.
-func (s *Settings) readyOnceUp(ctx context.Context) error {
+func (s *Settings) readyOnceUp(ctx context.Context, shift *shift) error {
 	for away := (trouble{}); ; {
 		err := s.Ready(ctx)
+		shift.rang()
 		if err == nil || errors.Is(err, s.ErrClosed) || errors.Is(err, collections.ErrUnsupported) || s.lasting(err) {
 			return err
 		}
@@ -126,31 +169,6 @@ func (s *Settings) readyOnceUp(ctx context.Context) error {
 			return nil
 		}
 		s.Log.Log(ctx, away.level(s.Now()), "the server does not answer yet", slog.Any(words.KeyCause, err))
-	}
-}
-
-// periodically does something at once, and then once per period and whenever it is woken,
-// until ctx ends.
-// The job returns how long the pause after it is, at least.
-func (w *worker) periodically(
-	ctx context.Context, period time.Duration, wake <-chan struct{}, failed string,
-	job func(context.Context) (time.Duration, error),
-) {
-	for failing := (trouble{}); !w.Engine.Closed(); {
-		begun := w.Now()
-		rest, err := job(ctx)
-		switch {
-		case err == nil:
-			failing.over()
-		case ctx.Err() == nil:
-			w.Log.Log(ctx, failing.level(w.Now()), failed, slog.Any(words.KeyCause, err))
-		}
-		if w.Refused(err) {
-			rest = max(rest, refusedPause)
-		}
-		if !w.pause(ctx, max(rest, period-w.Now().Sub(begun)), wake) {
-			return
-		}
 	}
 }
 
@@ -206,7 +224,9 @@ func (w *worker) leave(s *sweep) {
 func (w *worker) take(ctx, working context.Context, n *scan, recent time.Duration) *scan {
 	for n.next() && ctx.Err() == nil {
 		for t, err := range w.Queries.Initiated(ctx, recent, n.leftOut()...) {
+			n.failed = n.failed || err != nil
 			if err == nil {
+				n.found++
 				w.failing.over()
 				w.begin(ctx, working, n, t)
 			} else if w.loseIfDisconnected(err) != nil && ctx.Err() == nil {
@@ -223,9 +243,9 @@ func (w *worker) take(ctx, working context.Context, n *scan, recent time.Duratio
 }
 
 // begin begins with a submitted transfer, in the background, unless it is in progress or
-// has no room.
+// has no room, or is left to other workers.
 func (w *worker) begin(ctx, working context.Context, n *scan, t document.Transfer) {
-	if !w.submitted.reserve(t.ID) {
+	if w.rivals.leaves(n.found) || !w.submitted.reserve(t.ID) {
 		return
 	}
 	r := w.submitted.routeOf(t)
@@ -239,18 +259,25 @@ func (w *worker) begin(ctx, working context.Context, n *scan, t document.Transfe
 		if w.Refused(err) {
 			w.refused.Store(true)
 		}
+		w.rivals.ended(how == Overtaken)
 		w.submitted.leave(r, begun, how)
 		w.submitted.release(t.ID)
 	})
 }
 
 // idle waits until it is time for the next scan.
+// After a scan that has found nothing, that is when something was submitted, here or
+// elsewhere.
 // After a scan that has left out what has no room it waits longer, since the server has
 // gone through all of that.
 // Meanwhile it begins with what is new, but not on the routes on which older transfers
 // wait.
 func (w *worker) idle(ctx, working context.Context, n *scan) {
 	end, incomplete := w.Now().Add(n.pause()), n.incomplete()
+	if n.found == 0 && len(incomplete) == 0 {
+		w.awaitSubmitted(ctx)
+		return
+	}
 	for w.pause(ctx, pollPeriod, w.Submitted) && len(incomplete) > 0 && w.Now().Before(end) {
 		recent := w.submitted.newScan(takePatience)
 		recent.leaveOut(incomplete)
@@ -258,5 +285,15 @@ func (w *worker) idle(ctx, working context.Context, n *scan) {
 		if !w.pause(ctx, recent.pause(), nil) {
 			return
 		}
+	}
+}
+
+// awaitSubmitted waits until something was submitted, by this process or by another one.
+func (w *worker) awaitSubmitted(ctx context.Context) {
+	select {
+	case <-w.Submitted:
+	case <-w.bells[queries.Submitted]:
+	case <-w.Engine.Closing():
+	case <-ctx.Done():
 	}
 }

@@ -24,6 +24,7 @@ const (
 	KeyOwner       = "owner"       // the execution that had a transfer before
 	KeyIdle        = "idle"        // for how long that one had shown no sign of life
 	KeyFunction    = "function"    // of an observer
+	KeyProcess     = "process"     // the process that had claimed transfers
 	KeyOperation   = "operation"   // a step of the protocol
 	KeyClaiming    = "claiming"    // how a transfer is claimed
 	KeyParticipant = "participant" // the index of an account or document in its transfer
@@ -37,7 +38,7 @@ const MaxListed = 10
 func Keys() []string {
 	return []string{
 		KeyTransfer, KeyTransfers, KeyVerb, KeyState, KeyTook, KeyCause, KeyLedger, KeyAccount, KeyRoute, KeyCount,
-		KeyFound, KeySucceeded, KeyFailed, KeyExpired, KeyStuck, KeyPause,
+		KeyFound, KeySucceeded, KeyFailed, KeyExpired, KeyStuck, KeyPause, KeyProcess,
 		KeyStage, KeyOwner, KeyIdle, KeyFunction, KeyOperation, KeyClaiming, KeyParticipant, KeyResult,
 	}
 }

@@ -24,6 +24,7 @@ type Sluice struct {
 	open     chan struct{}
 	onRead   func()                // called after each read, which all pass
 	together map[int]chan struct{} // closed when as many commands have passed
+	notes    sync.Map              // requests by which a process notes that it lives
 }
 
 // CallerKey is the key of a value in a caller's context, which [Sluice.SoFar] returns.
@@ -68,6 +69,10 @@ func (s *Sluice) started(ctx context.Context, e *event.CommandStartedEvent) {
 	switch e.CommandName {
 	case "insert", "update", "find", "findAndModify":
 	default:
+		return
+	}
+	if to, _ := e.Command.Lookup(e.CommandName).StringValueOK(); to == processNotes {
+		s.notes.Store(e.RequestID, true)
 		return
 	}
 	s.mu.Lock()
@@ -120,6 +125,9 @@ func (s *Sluice) succeeded(_ context.Context, e *event.CommandSucceededEvent) {
 	s.mu.Unlock()
 	if onRead != nil && e.CommandName == "find" {
 		onRead()
+	}
+	if _, note := s.notes.LoadAndDelete(e.RequestID); note {
+		return
 	}
 	if e.CommandName == "insert" || e.CommandName == "update" {
 		s.mu.Lock()

@@ -111,10 +111,17 @@ func stepsOfCommand(command bson.Raw) (steps []Step, collection string) {
 	case "insert", "findAndModify":
 		return []Step{Claim}, collection
 	case "update":
+		if collection == processNotes {
+			return nil, collection
+		}
 		return stepsOfUpdate(command), collection
 	}
 	return nil, collection
 }
+
+// processNotes is the collection in which processes note that they live, whenever they
+// like: that is no step of a transfer.
+const processNotes = "transfers.processes"
 
 // stepsOfUpdate returns which steps an update command is.
 func stepsOfUpdate(command bson.Raw) []Step {

@@ -234,7 +234,11 @@ func isTo(message []byte, command, collection string) bool {
 }
 
 // CommandIn names the command of a message, if it is one on a collection of the test's.
+// A process notes that it lives whenever it likes: that is none.
 func CommandIn(message []byte) (string, bool) {
+	if bytes.Contains(message, []byte(processNotes+"\x00")) {
+		return "", false
+	}
 	for _, command := range []string{"insert", "update", "findAndModify", "find"} {
 		if bytes.Contains(message, []byte("\x02"+command+"\x00")) {
 			return command, true

@@ -94,6 +94,9 @@ type right struct{ action, collection string }
 // If it needs two, it is the one to write.
 func neededBy(e *event.CommandStartedEvent) right {
 	collection, _ := e.Command.Lookup(e.CommandName).StringValueOK()
+	if collection == processNotes { // whoever may not write there works all the same
+		return right{}
+	}
 	switch e.CommandName {
 	case "find", "insert", "update":
 		return right{e.CommandName, collection}

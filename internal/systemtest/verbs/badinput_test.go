@@ -62,7 +62,7 @@ func and(all ...map[string]bad) map[string]bad {
 func invalidCalls(t *testing.T) map[string]map[string]bad {
 	all := map[string]map[string]bad{
 		"Coordinator.Close": {}, "Coordinator.Setup": {}, "Coordinator.Check": {}, "Coordinator.Adopt": {},
-		"Coordinator.Audit": {}, "Coordinator.Recover": {}, "Coordinator.Run": {},
+		"Coordinator.Audit": {}, "Coordinator.Recover": {}, "Coordinator.Run": {}, "Coordinator.Healthy": {},
 		"Coordinator.Ledger": {"unknown": {func(_ context.Context, c *transfer.Coordinator) error {
 			return bank.ErrorOf(c.Ledger("nowhere"))
 		}, `the ledger "nowhere" is not registered: see WithLedger`}},

@@ -60,7 +60,8 @@ func disconnecting(b *bank.Bank, command string, n int64) *transfer.Coordinator 
 	var client *mongo.Client
 	var seen atomic.Int64
 	monitor := &event.CommandMonitor{Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
-		if e.CommandName == command && seen.Add(1) == n {
+		_, counts := e.Reply.LookupErr("upserted") // not that the process lives
+		if counts != nil && e.CommandName == command && seen.Add(1) == n {
 			now, cancel := context.WithCancel(context.Background())
 			cancel()
 			_ = client.Disconnect(now)

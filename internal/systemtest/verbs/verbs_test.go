@@ -60,6 +60,7 @@ func transferVerbs() map[string]method {
 func lookVerbs() map[string]method {
 	return map[string]method{
 		"Coordinator.Run":     func(ctx context.Context, c *transfer.Coordinator) error { return c.Run(ctx) },
+		"Coordinator.Healthy": func(ctx context.Context, c *transfer.Coordinator) error { return c.Healthy(ctx) },
 		"Coordinator.Recover": func(ctx context.Context, c *transfer.Coordinator) error { return bank.ErrorOf(c.Recover(ctx)) },
 		"Coordinator.Wait":    func(ctx context.Context, c *transfer.Coordinator) error { return bank.ErrorOf(c.Wait(ctx, "t")) },
 		"Coordinator.Get":     func(ctx context.Context, c *transfer.Coordinator) error { return bank.ErrorOf(c.Get(ctx, "t")) },

@@ -1,0 +1,206 @@
+package liveness
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongotransfer/transfer/internal/collections"
+	"github.com/mongotransfer/transfer/internal/mongotest"
+)
+
+// eventually is longer than anything takes here on a busy machine.
+const eventually = time.Minute
+
+// living is the pulse of a process that is busy when a test says so.
+type living struct {
+	*Pulse
+
+	t     *testing.T
+	notes *Notes
+	db    *mongo.Database
+	busy  atomic.Bool
+}
+
+func newLiving(t *testing.T) *living {
+	t.Helper()
+	db := mongotest.Database(t)
+	catalog, err := collections.New(collections.Config{
+		Transfers: db.Collection("transfers"), Ledgers: map[string]*mongo.Collection{"": db.Collection("accounts")}, Now: time.Now,
+	})
+	require.NoError(t, err)
+	l := &living{t: t, db: db, notes: NewNotes(catalog)}
+	l.Pulse = NewPulse(l.notes, NewProcess("p"), l.busy.Load, time.Now, slog.New(slog.DiscardHandler))
+	t.Cleanup(func() {
+		now, cancel := context.WithCancel(context.Background())
+		cancel()
+		l.Close(now)
+	})
+	return l
+}
+
+// latest returns the process's note, and whether there is one.
+func (l *living) latest() (Note, bool) {
+	l.t.Helper()
+	found, err := l.notes.Read(l.t.Context(), []string{l.Process(), "another"})
+	require.NoError(l.t, err)
+	if len(found) == 0 {
+		return Note{}, false
+	}
+	require.Equal(l.t, l.Process(), found[0].Process)
+	return found[0], true
+}
+
+// The first note is there before the first claim, and nobody who comes later waits for
+// another one.
+func TestAnnounced(t *testing.T) {
+	t.Parallel()
+	l := newLiving(t)
+	_, noted := l.latest()
+	require.False(t, noted)
+	l.Announce(t.Context())
+	first, noted := l.latest()
+	require.True(t, noted)
+	require.False(t, first.Silent)
+	l.Announce(t.Context())
+	second, _ := l.latest()
+	require.Equal(t, first, second)
+}
+
+// A process gives notes as long as it has something in progress, and none while it
+// hasn't: its note grows old.
+func TestBeats(t *testing.T) {
+	t.Parallel()
+	l := newLiving(t)
+	l.Announce(t.Context())
+	for range 2 {
+		first, _ := l.latest()
+		l.busy.Store(true)
+		l.Begin()
+		l.Begin()
+		for range 3 { // it goes on
+			require.Eventually(t, func() bool {
+				note, _ := l.latest()
+				return note.Seen.After(first.Seen)
+			}, eventually, 10*time.Millisecond)
+			first, _ = l.latest()
+		}
+		l.busy.Store(false)
+		require.Eventually(t, func() bool {
+			note, _ := l.latest()
+			return note.Silent
+		}, eventually, 10*time.Millisecond)
+		l.mu.Lock()
+		require.False(t, l.beating, "nobody waits for its next beat")
+		l.mu.Unlock()
+	}
+}
+
+// What has begun while a process was about to rest keeps it going.
+func TestBeginsWhileItRests(t *testing.T) {
+	t.Parallel()
+	l := newLiving(t)
+	l.beating = true
+	idle := func() bool {
+		l.Begin()
+		return false
+	}
+	l.Pulse.busy = idle
+	require.False(t, l.rests())
+	l.Pulse.busy = func() bool { return false }
+	require.True(t, l.rests())
+	require.False(t, l.beating)
+}
+
+// A process that is slow to write its notes asks for more time, and for less only little
+// by little.
+func TestSlowProcessAsksForTime(t *testing.T) {
+	t.Parallel()
+	l := newLiving(t)
+	now := time.Now()
+	l.now = func() time.Time { return now }
+	asked := func() time.Duration {
+		var note struct{ Silence int64 }
+		require.NoError(t, l.db.Collection("transfers.processes").FindOne(t.Context(), bson.D{}).Decode(&note))
+		return time.Duration(note.Silence) * time.Millisecond
+	}
+	l.note(now)
+	require.Equal(t, Silence, asked())
+	l.note(now.Add(-time.Second)) // it is a second late
+	l.note(now)
+	require.Equal(t, latenessFactor*time.Second, asked())
+	l.note(now)
+	require.Equal(t, latenessFactor*time.Second*3/4, asked())
+	l.note(now.Add(-time.Hour))
+	l.note(now)
+	require.Equal(t, longestSilence, asked())
+	for range 20 {
+		l.note(now)
+	}
+	require.Equal(t, Silence, asked())
+}
+
+// A process that ends well removes its note. One that leaves something behind doesn't:
+// the note grows old, and others take over what is left.
+func TestNoteAtTheEnd(t *testing.T) {
+	t.Parallel()
+	for name, busy := range map[string]bool{"ended well": false, "something is left": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLiving(t)
+			l.Announce(t.Context())
+			l.busy.Store(busy)
+			l.Close(t.Context())
+			_, noted := l.latest()
+			require.Equal(t, busy, noted)
+			l.Begin()
+			l.Announce(t.Context())
+			require.False(t, l.beating, "it is over")
+		})
+	}
+}
+
+// Close waits no longer than its context, whatever hangs.
+func TestCloseHeedsItsContext(t *testing.T) {
+	t.Parallel()
+	l := newLiving(t)
+	hangs := make(chan struct{})
+	l.all.Go(func() { <-hangs })
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	l.Close(ctx)
+	close(hangs)
+}
+
+// Notes that are of no use any more are removed, and no others.
+// What somebody else has stored there is no note.
+func TestOldNotesAreRemoved(t *testing.T) {
+	t.Parallel()
+	l := newLiving(t)
+	l.Announce(t.Context())
+	notes := l.db.Collection("transfers.processes")
+	ago := func(d time.Duration) time.Time { return time.Now().Add(-d) }
+	_, err := notes.InsertMany(t.Context(), []any{
+		bson.M{"_id": "dead", "seen": ago(keepNotes + time.Hour), "silence": int64(1)},
+		bson.M{"_id": "another", "seen": ago(keepNotes - time.Hour), "silence": int64(1)},
+		bson.M{"_id": "odd", "seen": "now", "silence": int64(1)},
+		bson.M{"_id": "odder", "seen": ago(0), "silence": "long"},
+	})
+	require.NoError(t, err)
+	require.NoError(t, l.notes.RemoveOld(t.Context()))
+	n, err := notes.CountDocuments(t.Context(), bson.D{{Key: "_id", Value: "dead"}})
+	require.NoError(t, err)
+	require.Zero(t, n)
+	found, err := l.notes.Read(t.Context(), []string{l.Process(), "dead", "another", "odd", "odder"})
+	require.NoError(t, err)
+	require.Len(t, found, 2)
+	n, err = notes.CountDocuments(t.Context(), bson.D{})
+	require.NoError(t, err)
+	require.EqualValues(t, 4, n)
+}

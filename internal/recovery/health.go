@@ -1,0 +1,115 @@
+package recovery
+
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+const (
+	// bellLimit is how long a worker may not find out what there is to do.
+	bellLimit = 10 * time.Second
+	// jobLimit is how long a round of a job may take, or fail.
+	jobLimit = 30 * time.Second
+	// sweepLimit is the same for a sweep of all that has stalled, which may be much.
+	sweepLimit = 15 * time.Minute
+)
+
+// Health is how the workers of one Coordinator do.
+// It is safe for many goroutines.
+type Health struct {
+	now func() time.Time
+
+	mu     sync.Mutex
+	shifts map[*shift]bool
+	failed error // of the worker that has ended last
+}
+
+// NewHealth returns the health of no worker.
+func NewHealth(now func() time.Time) *Health {
+	return &Health{now: now, shifts: map[*shift]bool{}}
+}
+
+// Check returns why a worker that was started doesn't work, nil if all do, or none was
+// started.
+// One that has ended because its context did is no trouble.
+func (h *Health) Check() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := h.now()
+	for s := range h.shifts {
+		if err := s.check(now); err != nil {
+			return err
+		}
+	}
+	return h.failed
+}
+
+// begin begins the shift of a worker.
+func (h *Health) begin() *shift {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := &shift{health: h, asked: map[string]time.Time{}, ranAt: h.now()}
+	h.shifts[s] = true
+	h.failed = nil
+	return s
+}
+
+// shift is the time for which a worker runs.
+// The lock of its health guards it.
+type shift struct {
+	health *Health
+	ranAt  time.Time            // when it last found out what there is to do
+	asked  map[string]time.Time // since when a round of a job is to be done, and is not
+}
+
+// end ends the shift, with the error that the worker returns.
+func (s *shift) end(failure error) {
+	s.health.mu.Lock()
+	defer s.health.mu.Unlock()
+	delete(s.health.shifts, s)
+	if failure != nil {
+		s.health.failed = fmt.Errorf("the worker has ended: %w", failure)
+	}
+}
+
+// rang says that the worker has found out what there is to do.
+func (s *shift) rang() {
+	s.health.mu.Lock()
+	defer s.health.mu.Unlock()
+	s.ranAt = s.health.now()
+}
+
+// ask says that a round of a job is to be done.
+func (s *shift) ask(job string) {
+	s.health.mu.Lock()
+	defer s.health.mu.Unlock()
+	if s.asked[job].IsZero() {
+		s.asked[job] = s.health.now()
+	}
+}
+
+// done says that a round of a job was done, and did not fail.
+func (s *shift) done(job string) {
+	s.health.mu.Lock()
+	defer s.health.mu.Unlock()
+	delete(s.asked, job)
+}
+
+// check returns why the worker doesn't work.
+// The caller holds the lock.
+func (s *shift) check(now time.Time) error {
+	if idle := now.Sub(s.ranAt); idle > bellLimit {
+		return fmt.Errorf("the worker has not found out what there is to do for %s", idle.Round(time.Second))
+	}
+	for job, since := range s.asked {
+		limit := jobLimit
+		if job == sweeping {
+			limit = sweepLimit
+		}
+		if took := now.Sub(since); took > limit {
+			return fmt.Errorf("the worker has not done a round of %s for %s", job, took.Round(time.Second))
+		}
+	}
+	return nil
+}
