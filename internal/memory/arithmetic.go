@@ -1,0 +1,115 @@
+package memory
+
+import (
+	"math"
+	"math/big"
+	"strconv"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// sum returns the sum of two numbers, or their difference, in the type that the server
+// gives it: the widest of the two, and a long where an int doesn't hold it.
+func sum(a, b any, subtract bool) (any, error) {
+	if rankOf(a) != rankNumber || rankOf(b) != rankNumber {
+		return nil, refuse(codeTypeMismatch, "the sum of a %s and a %s", typeOf(a), typeOf(b))
+	}
+	has := func(kind string) bool { return typeOf(a) == kind || typeOf(b) == kind }
+	if has("decimal") && has("double") {
+		a, b = asDecimal(a), asDecimal(b)
+	}
+	p, pKind := exact(a)
+	q, qKind := exact(b)
+	if pKind != 0 || qKind != 0 {
+		return nil, refuse(codeBadValue, "the server in memory adds no infinite numbers")
+	}
+	if subtract {
+		q = new(big.Rat).Neg(q)
+	}
+	total := new(big.Rat).Add(p, q)
+	switch {
+	case has("decimal"):
+		return decimalSum(a, b, total)
+	case has("double"):
+		rounded, _ := total.Float64()
+		return rounded, nil
+	}
+	return wholeSum(a, b, total.Num())
+}
+
+// asDecimal returns a double as a decimal, with the 15 digits that the server gives it.
+func asDecimal(v any) any {
+	double, is := v.(float64)
+	if !is {
+		return v
+	}
+	text := "0"
+	if double != 0 {
+		text = strconv.FormatFloat(double, 'e', 14, 64)
+	}
+	decimal, err := bson.ParseDecimal128(text)
+	if err != nil {
+		return v
+	}
+	return decimal
+}
+
+// wholeSum returns a sum of whole numbers.
+func wholeSum(a, b any, total *big.Int) (any, error) {
+	if !total.IsInt64() {
+		return nil, refuse(codeBadValue, "the sum is no 64-bit integer")
+	}
+	_, aInt := a.(int32)
+	_, bInt := b.(int32)
+	n := total.Int64()
+	if aInt && bInt && n >= math.MinInt32 && n <= math.MaxInt32 {
+		return int32(n), nil
+	}
+	return n, nil
+}
+
+// decimalSum returns a sum with as many digits behind the point as the operand that has
+// more of them.
+func decimalSum(a, b any, total *big.Rat) (any, error) {
+	exponent := min(exponentOf(a), exponentOf(b))
+	scaled := new(big.Rat).Mul(total, new(big.Rat).SetInt(power(-exponent)))
+	if exponent > 0 {
+		scaled = new(big.Rat).Quo(total, new(big.Rat).SetInt(power(exponent)))
+	}
+	result, fits := bson.ParseDecimal128FromBigInt(scaled.Num(), exponent)
+	if !scaled.IsInt() || !fits {
+		return nil, refuse(codeBadValue, "the server in memory rounds no decimals")
+	}
+	return result, nil
+}
+
+func exponentOf(v any) int {
+	d, is := v.(bson.Decimal128)
+	if !is {
+		return 0
+	}
+	_, exponent, _ := d.BigInt() // what has none was refused before
+	return exponent
+}
+
+func power(n int) *big.Int {
+	return new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(max(n, 0))), nil)
+}
+
+// round rounds to some digits behind the point. It does so where nothing is lost, or says
+// that something is by another value: nobody asks for more.
+func round(operands bson.A) (any, error) {
+	if len(operands) != 2 {
+		return nil, refuse(codeOperands, "$round needs a number and the digits behind the point")
+	}
+	places, is := exact(operands[1])
+	if value, kind := exact(operands[0]); kind == 0 && is == 0 {
+		scale := new(big.Rat).SetInt(power(int(places.Num().Int64())))
+		if new(big.Rat).Mul(value, scale).IsInt() {
+			return operands[0], nil
+		}
+		text := value.FloatString(int(places.Num().Int64()))
+		return bson.ParseDecimal128(text)
+	}
+	return operands[0], nil
+}

@@ -1,0 +1,190 @@
+package memory
+
+import (
+	"slices"
+	"strings"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// change is what an update does to one document.
+type change struct {
+	update   any // a document of operators, a list of stages, or the document that replaces the one that is there
+	scope    scope
+	at       bson.Timestamp
+	inserted bool // the document is made by the update
+}
+
+// applied returns a document after the update.
+func (c change) applied(document bson.D) (after bson.D, err error) {
+	switch update := c.update.(type) {
+	case bson.A:
+		after, err = c.throughStages(document, update)
+	case bson.D:
+		if operators, are := operatorsOf(update); are {
+			after, err = c.throughOperators(document, operators)
+		} else {
+			after, err = replaced(document, update), nil
+		}
+	default:
+		return nil, refuse(codeFailedToParse, "an update is a document or a list of stages")
+	}
+	if err != nil {
+		return nil, err
+	}
+	if id := field(document, "_id"); id != any(missing{}) && !equal(id, field(after, "_id")) {
+		return nil, refuse(codeImmutableField, "Performing an update on the path '_id' would modify the immutable field '_id'")
+	}
+	return after, nil
+}
+
+func replaced(document, by bson.D) bson.D {
+	id := field(document, "_id")
+	if id == any(missing{}) || field(by, "_id") != any(missing{}) {
+		return by
+	}
+	return append(bson.D{{Key: "_id", Value: id}}, by...)
+}
+
+// check refuses an update that no document could have.
+func check(update any) error {
+	operators, _ := update.(bson.D)
+	if _, are := operatorsOf(operators); !are {
+		return nil
+	}
+	_, err := assignments(operators)
+	return err
+}
+
+// assignment is what an operator does to one field.
+type assignment struct {
+	operator string
+	field    bson.E
+}
+
+// throughOperators updates by operators. The server applies them in the order of the
+// fields' names, and so adds new fields in that order.
+func (c change) throughOperators(document, operators bson.D) (bson.D, error) {
+	all, err := assignments(operators)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range all {
+		if document, err = c.throughOperator(document, a.operator, a.field); err != nil {
+			return nil, err
+		}
+	}
+	return document, nil
+}
+
+// assignments returns what operators do to each field, in the order of the fields.
+func assignments(operators bson.D) ([]assignment, error) {
+	var all []assignment
+	for _, o := range operators {
+		fields, is := o.Value.(bson.D)
+		if !is {
+			return nil, refuse(codeFailedToParse, "Modifiers operate on fields but we found a %s instead", typeOf(o.Value))
+		}
+		for _, f := range fields {
+			all = append(all, assignment{o.Key, f})
+		}
+	}
+	steps := func(a assignment) []string { return strings.Split(a.field.Key, ".") }
+	slices.SortStableFunc(all, func(a, b assignment) int { return slices.Compare(steps(a), steps(b)) })
+	for i := 1; i < len(all); i++ {
+		before, path := all[i-1].field.Key, all[i].field.Key
+		if before == path || strings.HasPrefix(path, before+".") {
+			return nil, refuse(codeConflictingOperators, "Updating the path '%s' would create a conflict at '%s'", path, before)
+		}
+	}
+	return all, nil
+}
+
+func (c change) throughOperator(document bson.D, operator string, f bson.E) (bson.D, error) {
+	switch operator {
+	case "$set":
+		return put(document, f.Key, f.Value)
+	case "$setOnInsert":
+		if !c.inserted {
+			return document, nil
+		}
+		return put(document, f.Key, f.Value)
+	case "$unset":
+		return without(document, f.Key), nil
+	case "$inc":
+		return increase(document, f)
+	case "$currentDate":
+		if kind, _ := f.Value.(bson.D); text(kind, "$type") == "timestamp" {
+			return put(document, f.Key, c.at)
+		}
+		return put(document, f.Key, c.scope["NOW"])
+	}
+	return nil, refuse(codeFailedToParse, "Unknown modifier: %s", operator)
+}
+
+func increase(document bson.D, f bson.E) (bson.D, error) {
+	stored := any(missing{})
+	visit(document, f.Key, func(v any) {
+		if stored == any(missing{}) {
+			stored = v
+		}
+	})
+	if stored == any(missing{}) {
+		return put(document, f.Key, f.Value)
+	}
+	if rankOf(stored) != rankNumber {
+		return nil, refuse(codeTypeMismatch, "Cannot apply $inc to a value of non-numeric type, of the field '%s'", f.Key)
+	}
+	total, err := sum(stored, f.Value, false)
+	if err != nil {
+		return nil, err
+	}
+	return put(document, f.Key, total)
+}
+
+// throughStages updates by an aggregation pipeline.
+func (c change) throughStages(document bson.D, stages bson.A) (bson.D, error) {
+	for _, s := range stages {
+		stage, _ := s.(bson.D)
+		if len(stage) != 1 {
+			return nil, refuse(codeBadStage, "A pipeline stage specification object must contain exactly one field.")
+		}
+		var err error
+		if document, err = c.throughStage(document, stage[0]); err != nil {
+			return nil, err
+		}
+	}
+	return document, nil
+}
+
+func (c change) throughStage(document bson.D, stage bson.E) (after bson.D, err error) {
+	after = document
+	switch stage.Key {
+	case "$set", "$addFields":
+		fields, _ := stage.Value.(bson.D)
+		for _, f := range fields {
+			value, err := evaluate(f.Value, c.scope.with("ROOT", document))
+			if err != nil {
+				return nil, err
+			}
+			if value == any(missing{}) {
+				continue
+			}
+			if after, err = put(after, f.Key, value); err != nil {
+				return nil, err
+			}
+		}
+		return after, nil
+	case "$unset":
+		names, are := stage.Value.(bson.A)
+		if !are {
+			names = bson.A{stage.Value}
+		}
+		for _, name := range names {
+			path, _ := name.(string)
+			after = without(after, path)
+		}
+		return after, nil
+	}
+	return nil, refuse(codeUnknownStage, "Unrecognized pipeline stage name: '%s'", stage.Key)
+}
