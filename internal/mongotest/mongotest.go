@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,8 +20,28 @@ const cleanupLimit = 30 * time.Second
 // testServer is the server of this test binary.
 // It is a package variable because TestMain has no other way to pass something to the
 // tests.
-// Main sets it before the first test runs, and nothing changes it after that.
+// Main sets it before the first test runs, or the first [Use] does, and nothing changes
+// it after that.
 var testServer *Server
+
+// using guards testServer where tests begin at the same time.
+var using sync.Mutex
+
+// Use starts the server of this test binary, unless there is one, for tests without a
+// [Main].
+// The server ends with the process.
+func Use(ctx context.Context) error {
+	using.Lock()
+	defer using.Unlock()
+	if testServer != nil {
+		return nil
+	}
+	server, err := Start(ctx)
+	if err == nil {
+		testServer = server
+	}
+	return err
+}
 
 // Main runs the tests of a package with one server for all of them, and returns the exit
 // code for [os.Exit].

