@@ -253,7 +253,8 @@ func TestWaitWhileTimePasses(t *testing.T) {
 	waiting.Wait()
 }
 
-// Many goroutines may use a fake: no money is lost, and no debit goes below zero.
+// Many goroutines may use a fake: no money is lost, no debit goes below zero, and each
+// statement that is read meanwhile begins with what the account was opened with.
 func TestFakeInManyHands(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t)
@@ -273,7 +274,16 @@ func TestFakeInManyHands(t *testing.T) {
 			}
 		})
 	}
-	hands.Wait()
+	moving := make(chan struct{})
+	go func() { hands.Wait(); close(moving) }()
+	for over := false; !over; {
+		select {
+		case <-moving:
+			over = true
+		default:
+			requireWholeStatement(t, w.fake, "alice", 100)
+		}
+	}
 	w.fake.Advance(0)
 	var sum int64
 	for _, id := range []string{"alice", "bob"} {
@@ -285,6 +295,19 @@ func TestFakeInManyHands(t *testing.T) {
 		sum += n
 	}
 	require.Equal(t, int64(200), sum)
+}
+
+// requireWholeStatement requires that each entry goes on where the one before has ended.
+func requireWholeStatement(t *testing.T, f *transfertest.Fake, id string, opening int64) {
+	t.Helper()
+	before := units(opening)
+	for e, err := range f.Statement(t.Context(), id, transfer.StatementQuery{}) {
+		require.NoError(t, err)
+		sum, err := before.Add(e.Amount)
+		require.NoError(t, err)
+		require.Equal(t, sum, e.Balance, "after %s", e.TransferID)
+		before = e.Balance
+	}
 }
 
 func requireBalance(t *testing.T, f *transfertest.Fake, id string, want int64) {

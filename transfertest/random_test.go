@@ -24,9 +24,9 @@ func TestFakeAgreesOnRandomCalls(t *testing.T) {
 		seed, err = strconv.ParseUint(text, 10, 64)
 		require.NoError(t, err)
 	}
-	calls := 400
+	calls := 150
 	if testing.Short() {
-		calls = 100
+		calls = 50
 	}
 	t.Logf("FAKE_SEED=%d", seed)
 	server, memory := onServer(t), inMemory(t)

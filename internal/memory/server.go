@@ -34,7 +34,7 @@ type Server struct {
 // Interceptor may have another write come before one that is about to happen. It is
 // called with the namespace, the document as it is stored, nil for an insert, and with
 // what is inserted, or with the update. Where it returns a document, that one is stored
-// first, under the same _id.
+// first, under the same _id. Its values are of the types that the driver decodes.
 type Interceptor func(namespace string, stored, change bson.D) (first bson.D)
 
 // New returns a server whose clock begins at that of now.

@@ -182,6 +182,7 @@ func (c command) upsert(collection *collection, filter bson.D, update any) (bson
 	if collection.get(id) != nil {
 		return nil, refuse(codeDuplicateKey, "E11000 duplicate key error collection: %s.%s index: _id_", c.database, c.name)
 	}
+	*c.dated = true
 	collection.store(id, after, at)
 	return after, nil
 }
