@@ -100,6 +100,7 @@ func TestInDoubtOfEachVerb(t *testing.T) {
 	}
 	hold := func() (transfer.Record, error) { return f.Hold(ctx, move("h", "alice", "bob", 10), time.Hour) }
 	doubted("h", hold)
+	doubted("h", func() (transfer.Record, error) { return f.Extend(ctx, "h", 2*time.Hour) })
 	doubted("h", func() (transfer.Record, error) { return f.Post(ctx, "h") })
 	doubted("void", func() (transfer.Record, error) { return f.Hold(ctx, move("void", "alice", "bob", 10), time.Hour) })
 	doubted("void", func() (transfer.Record, error) { return f.Void(ctx, "void") })

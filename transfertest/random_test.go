@@ -61,8 +61,11 @@ func drawCall(r *rand.Rand) func(w *world) {
 	switch r.IntN(20) {
 	case 0, 1, 2, 3:
 		return func(w *world) { w.transfer(req) }
-	case 4, 5:
+	case 4:
 		return func(w *world) { w.hold(req, time.Hour) }
+	case 5:
+		expiresIn := time.Duration(1+r.IntN(3)) * time.Hour
+		return func(w *world) { w.extend(id, expiresIn) }
 	case 6:
 		return func(w *world) { w.hold(req, time.Millisecond); w.pass(5 * time.Millisecond); w.get(id) }
 	case 7, 8:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -47,6 +48,7 @@ func scenarios() map[string]func(w *world) {
 		"holds":               holds,
 		"holds are decided":   holdsDecided,
 		"holds expire":        holdsExpire,
+		"holds are extended":  holdsExtended,
 		"busy accounts":       busy,
 		"submitted":           submitted,
 		"cancelled":           cancelled,
@@ -430,16 +432,41 @@ func holdsExpire(w *world) {
 	w.post("long")
 }
 
+func holdsExtended(w *world) {
+	const soon = 200 * time.Millisecond
+	w.hold(move("h", "alice", "bob", 60), soon)
+	w.extend("h", time.Hour)
+	w.extend("h", time.Minute)
+	w.extend("h", 0)
+	w.pass(soon)
+	w.get("h")
+	w.extend("h", 2*time.Hour)
+	w.post("h", transfer.PostAmount(units(10)))
+	w.extend("h", 3*time.Hour)
+	w.hold(move("short", "alice", "bob", 1), soon)
+	w.pass(soon)
+	w.extend("short", time.Hour)
+	w.hold(move("void", "alice", "bob", 1), time.Hour)
+	w.void("void")
+	w.transfer(move("t", "alice", "bob", 1))
+	for _, id := range []string{"void", "t", "nothing", ""} {
+		w.extend(id, time.Hour)
+	}
+}
+
 func busy(w *world) {
 	for i := range 3 {
 		w.hold(move(fmt.Sprint("h", i), "alice", "bob", 1), time.Hour)
 	}
-	ctx, cancel := context.WithTimeout(w.t.Context(), 200*time.Millisecond)
-	defer cancel()
-	rec, err := w.verbs.Transfer(ctx, move("t", "alice", "carol", 1))
-	w.note("Transfer t", plain(rec), err)
-	w.void("h0")
-	w.wait("t")
+	var waiting sync.WaitGroup
+	waiting.Go(func() { w.transfer(move("t", "alice", "carol", 1)) })
+	require.Eventually(w.t, func() bool {
+		rec, err := w.verbs.Get(w.t.Context(), "t")
+		return err == nil && rec.State == transfer.StatePreparing
+	}, time.Minute, time.Millisecond)
+	_, err := w.verbs.Void(w.t.Context(), "h0")
+	waiting.Wait()
+	w.note("Void h0", nil, err)
 	w.transfer(move("t", "alice", "carol", 1))
 }
 

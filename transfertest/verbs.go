@@ -20,6 +20,7 @@ type verbs interface {
 	Hold(ctx context.Context, req transfer.Request, expiresIn time.Duration) (transfer.Record, error)
 	Post(ctx context.Context, id string, opts ...transfer.PostOption) (transfer.Record, error)
 	Void(ctx context.Context, id string) (transfer.Record, error)
+	Extend(ctx context.Context, id string, expiresIn time.Duration) (transfer.Record, error)
 	Recover(ctx context.Context, opts ...transfer.RecoverOption) (transfer.RecoveryReport, error)
 	Close(ctx context.Context) error
 
@@ -108,6 +109,12 @@ func (f *Fake) Post(ctx context.Context, id string, opts ...transfer.PostOption)
 // Void is as that of a Coordinator.
 func (f *Fake) Void(ctx context.Context, id string) (transfer.Record, error) {
 	rec, err := f.coordinator().Void(ctx, id)
+	return f.answer(id, rec, err)
+}
+
+// Extend is as that of a Coordinator.
+func (f *Fake) Extend(ctx context.Context, id string, expiresIn time.Duration) (transfer.Record, error) {
+	rec, err := f.coordinator().Extend(ctx, id, expiresIn)
 	return f.answer(id, rec, err)
 }
 

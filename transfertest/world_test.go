@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"regexp"
 	"testing"
 	"time"
 
@@ -39,6 +40,7 @@ type verbs interface {
 	Hold(ctx context.Context, req transfer.Request, expiresIn time.Duration) (transfer.Record, error)
 	Post(ctx context.Context, id string, opts ...transfer.PostOption) (transfer.Record, error)
 	Void(ctx context.Context, id string) (transfer.Record, error)
+	Extend(ctx context.Context, id string, expiresIn time.Duration) (transfer.Record, error)
 	Recover(ctx context.Context, opts ...transfer.RecoverOption) (transfer.RecoveryReport, error)
 	Close(ctx context.Context) error
 	Get(ctx context.Context, id string) (transfer.Record, error)
@@ -133,7 +135,8 @@ func (w *world) view(err error) errorView {
 	if err == nil {
 		return errorView{Outcome: transfer.OutcomeOf(nil).String()}
 	}
-	v := errorView{Text: err.Error(), Outcome: transfer.OutcomeOf(err).String()}
+	times := regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z`)
+	v := errorView{Text: times.ReplaceAllString(err.Error(), "then"), Outcome: transfer.OutcomeOf(err).String()}
 	for _, target := range sentinels() {
 		if errors.Is(err, target) {
 			v.Is = append(v.Is, target.Error())
@@ -171,7 +174,8 @@ func sentinels() []error {
 // plain returns a record without what differs from one coordinator to the next: times,
 // and owners.
 func plain(rec transfer.Record) transfer.Record {
-	for _, at := range []*time.Time{&rec.CreatedAt, &rec.LastModified, &rec.ExpiresAt, &rec.NotBefore, &rec.PurgeAt} {
+	times := []*time.Time{&rec.CreatedAt, &rec.LastModified, &rec.CommittedAt, &rec.ExpiresAt, &rec.NotBefore, &rec.PurgeAt}
+	for _, at := range times {
 		if !at.IsZero() {
 			*at = time.Unix(0, 0).UTC()
 		}
@@ -244,6 +248,11 @@ func (w *world) post(id string, opts ...transfer.PostOption) {
 func (w *world) void(id string) {
 	rec, err := w.verbs.Void(w.t.Context(), id)
 	w.note("Void "+id, plain(rec), err)
+}
+
+func (w *world) extend(id string, expiresIn time.Duration) {
+	rec, err := w.verbs.Extend(w.t.Context(), id, expiresIn)
+	w.note("Extend "+id, plain(rec), err)
 }
 
 func (w *world) get(id string) {
