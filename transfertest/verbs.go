@@ -9,7 +9,9 @@ import (
 )
 
 // verbs are the methods that a coordinator and a fake share. A test requires that they
-// are all of a coordinator's, but for those that it names.
+// are all of a coordinator's, but for those that it names. A new verb is a line here, a
+// method below that passes it on, and a call in the table that is compared. Where it
+// sends what the server in memory lacks, the refusal names it.
 type verbs interface {
 	Transfer(ctx context.Context, req transfer.Request) (transfer.Record, error)
 	TransferMany(ctx context.Context, requests []transfer.Request) ([]transfer.Record, []error)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"iter"
 	"regexp"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,6 +29,9 @@ type world struct {
 	// pass lets time pass, and lets the worker do what is due then.
 	pass func(d time.Duration)
 	log  []entry
+	// unordered says that transfers were begun at the same time, so that a list has no
+	// order of its own.
+	unordered bool
 }
 
 // verbs are those of a coordinator that the calls use.
@@ -266,6 +271,9 @@ func (w *world) list(q transfer.Query) []transfer.Record {
 	for rec, err := range w.verbs.List(w.t.Context(), q) {
 		failed = err
 		all, found = append(all, plain(rec)), append(found, rec)
+	}
+	if w.unordered {
+		slices.SortFunc(all, func(a, b transfer.Record) int { return strings.Compare(a.ID, b.ID) })
 	}
 	w.note(fmt.Sprintf("List %+v", untimed(q)), all, failed)
 	n, err := w.verbs.Count(w.t.Context(), q)

@@ -256,7 +256,7 @@ func TestFiltersAreThoseOfAServer(t *testing.T) {
 	for n := range 1500 {
 		filter := r.filter()
 		by := bson.E{Key: []string{"a", "b", "c", "k"}[r.IntN(4)], Value: 1 - 2*r.IntN(2)} // as the library, by no path
-		sort := options.Find().SetSort(bson.D{by, {Key: "_id", Value: 1}}).SetLimit(int64(r.IntN(20)))
+		sort := options.Find().SetSort(bson.D{by, {Key: "_id", Value: 1}}).SetLimit(int64(r.IntN(20))).SetAllowDiskUse(true)
 		want, got, refused := p.find(filter, sort)
 		require.Equal(t, want, got, "filter %d: %s", n, text(filter))
 		if !refused && len(want.([]string)) > 0 {
