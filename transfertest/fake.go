@@ -25,6 +25,8 @@ const (
 	workLimit = 10 * time.Second
 	// workPause is the time between two looks whether it has done all of it.
 	workPause = time.Millisecond
+	// lookPause is the time between two looks for more of it while somebody waits.
+	lookPause = 10 * time.Millisecond
 )
 
 // Fake is a coordinator in memory.
@@ -178,7 +180,13 @@ func (f *Fake) work(ctx context.Context) error {
 	if len(due) == 0 || err != nil {
 		return err
 	}
-	left := bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: due}}}, {Key: "open", Value: true}, {Key: "stuck", Value: nil}}
+	later := bson.D{{Key: "$gt", Value: bson.A{"$notBefore", "$$NOW"}}} // it was put off
+	left := bson.D{
+		{Key: "_id", Value: bson.D{{Key: "$in", Value: due}}}, {Key: "open", Value: true}, {Key: "stuck", Value: nil},
+		{Key: "$nor", Value: bson.A{bson.D{
+			{Key: "state", Value: string(protocol.Initiated)}, {Key: "$expr", Value: later},
+		}}},
+	}
 	working, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan error, 1)
@@ -194,6 +202,20 @@ func (f *Fake) work(ctx context.Context) error {
 				stop()
 				return errors.Join(err, <-ended)
 			}
+		}
+	}
+}
+
+// workUntil runs the worker again and again, until ctx ends.
+func (f *Fake) workUntil(ctx context.Context) {
+	look := time.NewTicker(lookPause)
+	defer look.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+			_ = f.work(ctx)
 		}
 	}
 }

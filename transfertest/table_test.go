@@ -49,6 +49,8 @@ func scenarios() map[string]func(w *world) {
 		"holds are extended":  holdsExtended,
 		"busy accounts":       busy,
 		"submitted":           submitted,
+		"waits for funds":     waitsForFunds,
+		"explained":           explained,
 		"cancelled":           cancelled,
 		"reversals":           reversals,
 		"reversals in parts":  partialReversals,

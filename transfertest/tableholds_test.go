@@ -147,6 +147,41 @@ func submitted(w *world) {
 	w.submit(move("fails", "alice", "bob", 1000))
 }
 
+func waitsForFunds(w *world) {
+	for _, id := range []string{"waits", "gives up"} {
+		req := move(id, "carol", "bob", 10)
+		req.AwaitFundsUntil = time.Now().Add(time.Hour)
+		if id == "gives up" {
+			req.Amount, req.AwaitFundsUntil = units(1000), time.Now().Add(time.Second)
+		}
+		w.submit(req)
+	}
+	w.pass(0)
+	w.get("waits")
+	w.transfer(move("salary", "world", "carol", 15))
+	w.pass(5 * time.Second)
+	w.get("waits")
+	w.get("gives up")
+}
+
+func explained(w *world) {
+	w.stats()
+	later := move("later", "alice", "bob", 2)
+	later.NotBefore = time.Now().Add(time.Hour)
+	w.submit(later)
+	w.submit(move("due", "alice", "bob", 1))
+	w.hold(move("h", "alice", "bob", 10), time.Hour)
+	w.transfer(move("t", "alice", "bob", 10))
+	w.transfer(move("fails", "alice", "bob", 1000))
+	w.stats()
+	for _, id := range []string{"later", "due", "h", "t", "fails", "nothing", ""} {
+		w.explain(id)
+	}
+	w.pass(0)
+	w.stats()
+	w.explain("due")
+}
+
 func cancelled(w *world) {
 	later := move("later", "alice", "bob", 2)
 	later.NotBefore = time.Now().Add(time.Hour)

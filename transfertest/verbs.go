@@ -3,6 +3,7 @@ package transfertest
 import (
 	"context"
 	"iter"
+	"sync"
 	"time"
 
 	"github.com/mongotransfer/transfer"
@@ -29,6 +30,8 @@ type verbs interface {
 	Get(ctx context.Context, id string) (transfer.Record, error)
 	List(ctx context.Context, q transfer.Query) iter.Seq2[transfer.Record, error]
 	Count(ctx context.Context, q transfer.Query) (int64, error)
+	Explain(ctx context.Context, id string) (transfer.Explanation, error)
+	Stats(ctx context.Context) (transfer.Stats, error)
 	Statement(ctx context.Context, id string, q transfer.StatementQuery) iter.Seq2[transfer.Entry, error]
 	BalanceAt(ctx context.Context, id string, at time.Time) (transfer.Amount, error)
 
@@ -73,13 +76,19 @@ func (f *Fake) Submit(ctx context.Context, req transfer.Request) (transfer.Recor
 }
 
 // Wait is as that of a Coordinator.
-// The worker does what is due first.
+// Meanwhile the worker does what is due.
 // Wait returns for a transfer that is due later once another goroutine calls
 // [Fake.Advance].
 func (f *Fake) Wait(ctx context.Context, id string) (transfer.Record, error) {
-	if ctx != nil && ctx.Err() == nil {
-		_ = f.work(ctx) // where it fails, the transfer is not final, and Wait says so
+	if ctx == nil || ctx.Err() != nil {
+		return f.coordinator().Wait(ctx, id)
 	}
+	working, stop := context.WithCancel(ctx)
+	_ = f.work(working) // where it fails, the transfer is not final, and Wait says so
+	var worker sync.WaitGroup
+	worker.Go(func() { f.workUntil(working) })
+	defer worker.Wait()
+	defer stop()
 	return f.coordinator().Wait(ctx, id)
 }
 
@@ -139,6 +148,14 @@ func (f *Fake) List(ctx context.Context, q transfer.Query) iter.Seq2[transfer.Re
 func (f *Fake) Count(ctx context.Context, q transfer.Query) (int64, error) {
 	return f.coordinator().Count(ctx, q)
 }
+
+// Explain is as that of a Coordinator.
+func (f *Fake) Explain(ctx context.Context, id string) (transfer.Explanation, error) {
+	return f.coordinator().Explain(ctx, id)
+}
+
+// Stats is as that of a Coordinator.
+func (f *Fake) Stats(ctx context.Context) (transfer.Stats, error) { return f.coordinator().Stats(ctx) }
 
 // Statement is as that of a Coordinator.
 func (f *Fake) Statement(ctx context.Context, id string, q transfer.StatementQuery) iter.Seq2[transfer.Entry, error] {

@@ -51,6 +51,8 @@ type verbs interface {
 	Get(ctx context.Context, id string) (transfer.Record, error)
 	List(ctx context.Context, q transfer.Query) iter.Seq2[transfer.Record, error]
 	Count(ctx context.Context, q transfer.Query) (int64, error)
+	Explain(ctx context.Context, id string) (transfer.Explanation, error)
+	Stats(ctx context.Context) (transfer.Stats, error)
 	Statement(ctx context.Context, id string, q transfer.StatementQuery) iter.Seq2[transfer.Entry, error]
 	BalanceAt(ctx context.Context, id string, at time.Time) (transfer.Amount, error)
 	OpenAccount(ctx context.Context, a transfer.Account) (transfer.Account, error)
@@ -114,7 +116,7 @@ func onServer(t *testing.T, more ...transfer.Option) *world {
 func (w *world) anyDue(now time.Time) bool {
 	for rec, err := range w.verbs.List(w.t.Context(), transfer.Query{Unfinished: true}) {
 		require.NoError(w.t, err)
-		waits := rec.State == transfer.StateInitiated && rec.NotBefore.After(now)
+		waits := rec.State == transfer.StateInitiated && (rec.NotBefore.After(now) || rec.NextTry.After(now))
 		held := rec.State == transfer.StatePreparing && rec.Hold && rec.ExpiresAt.After(now)
 		if !waits && !held {
 			return true
@@ -140,8 +142,7 @@ func (w *world) view(err error) errorView {
 	if err == nil {
 		return errorView{Outcome: transfer.OutcomeOf(nil).String()}
 	}
-	times := regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z`)
-	v := errorView{Text: times.ReplaceAllString(err.Error(), "then"), Outcome: transfer.OutcomeOf(err).String()}
+	v := errorView{Text: timeless(err.Error()), Outcome: transfer.OutcomeOf(err).String()}
 	for _, target := range sentinels() {
 		if errors.Is(err, target) {
 			v.Is = append(v.Is, target.Error())
@@ -162,6 +163,13 @@ func (w *world) view(err error) errorView {
 	return v
 }
 
+// timeless returns a text without its times, and without owners.
+func timeless(text string) string {
+	times := regexp.MustCompile(`\d{4}-\d\d-\d\d[T ][\d:.]+(Z| UTC)`)
+	owners := regexp.MustCompile(`[\w.-]+-\d+-[A-Z0-9]{10,}`)
+	return owners.ReplaceAllString(times.ReplaceAllString(text, "then"), "somebody")
+}
+
 // sentinels are the errors by which callers distinguish answers.
 func sentinels() []error {
 	return []error{
@@ -179,7 +187,10 @@ func sentinels() []error {
 // plain returns a record without what differs from one coordinator to the next: times,
 // and owners.
 func plain(rec transfer.Record) transfer.Record {
-	times := []*time.Time{&rec.CreatedAt, &rec.LastModified, &rec.CommittedAt, &rec.ExpiresAt, &rec.NotBefore, &rec.PurgeAt}
+	times := []*time.Time{
+		&rec.CreatedAt, &rec.LastModified, &rec.CommittedAt, &rec.ExpiresAt, &rec.NotBefore, &rec.NextTry, &rec.PurgeAt,
+		&rec.AwaitFundsUntil,
+	}
 	for _, at := range times {
 		if !at.IsZero() {
 			*at = time.Unix(0, 0).UTC()
@@ -218,7 +229,7 @@ func (w *world) transferMany(requests ...transfer.Request) {
 
 func (w *world) submit(req transfer.Request) {
 	rec, err := w.verbs.Submit(w.t.Context(), req)
-	req.NotBefore = time.Time{}
+	req.NotBefore, req.AwaitFundsUntil = time.Time{}, time.Time{}
 	w.note(fmt.Sprintf("Submit %+v", req), plain(rec), err)
 }
 
@@ -284,6 +295,28 @@ func (w *world) list(q transfer.Query) []transfer.Record {
 func untimed(q transfer.Query) transfer.Query {
 	q.After, q.Before, q.ExpiresBefore = time.Time{}, time.Time{}, time.Time{}
 	return q
+}
+
+func (w *world) explain(id string) {
+	e, err := w.verbs.Explain(w.t.Context(), id)
+	e.Record, e.Executor, e.Left, e.Advice = plain(e.Record), timeless(e.Executor), timeless(e.Left), timeless(e.Advice)
+	for _, at := range []*time.Time{&e.Since, &e.NextTry} {
+		if !at.IsZero() {
+			*at = time.Unix(0, 0).UTC()
+		}
+	}
+	for i := range e.Participants {
+		e.Participants[i].Note = timeless(e.Participants[i].Note)
+	}
+	w.note("Explain "+id, e, err)
+}
+
+func (w *world) stats() {
+	s, err := w.verbs.Stats(w.t.Context())
+	if !s.Oldest.IsZero() {
+		s.Oldest = time.Unix(0, 0).UTC()
+	}
+	w.note("Stats", s, err)
 }
 
 // ledger is the default ledger, or another one.

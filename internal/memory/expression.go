@@ -99,6 +99,8 @@ func apply(operator string, operand any, s scope) (any, error) {
 		return applyPattern(operand, s)
 	case "$setField":
 		return applySetField(operand, s)
+	case "$let":
+		return applyLet(operand, s)
 	}
 	operands, are := operand.(bson.A)
 	if !are {
@@ -310,6 +312,20 @@ func applyPattern(operand any, s scope) (any, error) {
 	}
 	subject, is := input.(string)
 	return is && pattern.MatchString(subject), nil
+}
+
+// applyLet evaluates an expression with more variables.
+func applyLet(operand any, s scope) (any, error) {
+	d, _ := operand.(bson.D)
+	inner := s
+	for _, variable := range nested(d, "vars") {
+		value, err := evaluate(variable.Value, s)
+		if err != nil {
+			return nil, err
+		}
+		inner = inner.with(variable.Key, value)
+	}
+	return evaluate(field(d, "in"), inner)
 }
 
 // applySetField returns a document with another value of a field, or without it where the

@@ -75,7 +75,7 @@ func (c command) throughStage(documents []bson.D, stage bson.E) ([]bson.D, error
 		}
 		return []bson.D{{{Key: name, Value: int32(len(documents))}}}, nil
 	case "$group":
-		return counted(documents, operand)
+		return c.group(documents, operand)
 	case "$project":
 		projected := make([]bson.D, len(documents))
 		for i, d := range documents {
@@ -87,18 +87,6 @@ func (c command) throughStage(documents []bson.D, stage bson.E) ([]bson.D, error
 		return projected, nil
 	}
 	return nil, refuse(codeUnknownStage, "Unrecognized pipeline stage name: '%s'", stage.Key)
-}
-
-// counted performs the stage by which the driver counts documents:
-// {$group: {_id: 1, n: {$sum: 1}}}.
-func counted(documents []bson.D, stage bson.D) ([]bson.D, error) {
-	if len(stage) != 2 || rankOf(stage[0].Value) != rankNumber || whole(nested(stage, stage[1].Key), "$sum") != 1 {
-		return nil, refuse(codeNotSupported, "the server in memory has a $group that counts all documents, and no other")
-	}
-	if len(documents) == 0 {
-		return nil, nil
-	}
-	return []bson.D{{stage[0], {Key: stage[1].Key, Value: int32(len(documents))}}}, nil
 }
 
 func (c command) matching(documents []bson.D, filter bson.D) ([]bson.D, error) {
