@@ -166,7 +166,9 @@ func ended(w *world) {
 
 func closed(w *world) {
 	w.transfer(move("t", "alice", "bob", 1))
+	w.note("Healthy", nil, w.verbs.Healthy(w.t.Context()))
 	w.note("Close", nil, w.verbs.Close(w.t.Context()))
+	w.note("Healthy", nil, w.verbs.Healthy(w.t.Context()))
 	w.note("Close", nil, w.verbs.Close(w.t.Context()))
 	w.transfer(move("t", "alice", "bob", 1))
 	w.submit(move("t2", "alice", "bob", 1))

@@ -25,6 +25,7 @@ type verbs interface {
 	Void(ctx context.Context, id string) (transfer.Record, error)
 	Extend(ctx context.Context, id string, expiresIn time.Duration) (transfer.Record, error)
 	Recover(ctx context.Context, opts ...transfer.RecoverOption) (transfer.RecoveryReport, error)
+	Healthy(ctx context.Context) error
 	Close(ctx context.Context) error
 
 	Get(ctx context.Context, id string) (transfer.Record, error)
@@ -133,6 +134,9 @@ func (f *Fake) Extend(ctx context.Context, id string, expiresIn time.Duration) (
 func (f *Fake) Recover(ctx context.Context, opts ...transfer.RecoverOption) (transfer.RecoveryReport, error) {
 	return f.coordinator().Recover(ctx, opts...)
 }
+
+// Healthy is as that of a Coordinator.
+func (f *Fake) Healthy(ctx context.Context) error { return f.coordinator().Healthy(ctx) }
 
 // Get is as that of a Coordinator.
 func (f *Fake) Get(ctx context.Context, id string) (transfer.Record, error) {

@@ -47,6 +47,7 @@ type verbs interface {
 	Void(ctx context.Context, id string) (transfer.Record, error)
 	Extend(ctx context.Context, id string, expiresIn time.Duration) (transfer.Record, error)
 	Recover(ctx context.Context, opts ...transfer.RecoverOption) (transfer.RecoveryReport, error)
+	Healthy(ctx context.Context) error
 	Close(ctx context.Context) error
 	Get(ctx context.Context, id string) (transfer.Record, error)
 	List(ctx context.Context, q transfer.Query) iter.Seq2[transfer.Record, error]
@@ -228,6 +229,9 @@ func (w *world) transferMany(requests ...transfer.Request) {
 }
 
 func (w *world) submit(req transfer.Request) {
+	apart := time.NewTimer(2 * time.Millisecond) // a server may take less than one
+	defer apart.Stop()
+	<-apart.C
 	rec, err := w.verbs.Submit(w.t.Context(), req)
 	req.NotBefore, req.AwaitFundsUntil = time.Time{}, time.Time{}
 	w.note(fmt.Sprintf("Submit %+v", req), plain(rec), err)
