@@ -2,7 +2,6 @@ package transfer_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -185,23 +184,6 @@ func ExampleAmount_Add() {
 	// Output:
 	// 10.00 10 true
 	// whole units and decimals can't be added
-}
-
-// Units are a number in JSON, and decimals a string.
-// JavaScript rounds a number beyond 2^53, which a balance may be: send that as text.
-func ExampleAmount_MarshalJSON() {
-	price, err := transfer.ParseDecimal("12.50")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	balance := transfer.Units(9_007_199_254_740_993)
-	text, err := json.Marshal(map[string]any{
-		"units": transfer.Units(6_000), "price": price, "balance": balance.String(),
-	})
-	fmt.Println(string(text), err)
-	// Output:
-	// {"balance":"9007199254740993","price":"12.50","units":6000} <nil>
 }
 
 // Alice sells euros for dollars.

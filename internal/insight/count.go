@@ -44,14 +44,8 @@ func (i *Insight) Count(ctx context.Context) (Stats, error) {
 			return stats, err
 		}
 	}
-	stats.Undelivered, err = i.undelivered(ctx)
-	return stats, err
+	return stats, nil
 }
-
-// undelivered counts the final and held transfers that have an event to be delivered.
-//
-// EVENTS: there are none yet. Once events have an index, count by it here.
-func (i *Insight) undelivered(context.Context) (int64, error) { return 0, nil }
 
 // counted returns the counts of one pass over what is unfinished.
 func counted() bson.D {
