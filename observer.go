@@ -39,6 +39,7 @@ type Observer struct {
 	// driver's event.CommandMonitor sees all.
 	CommandDone func(CommandInfo)
 	// TakenOver is called when this process has taken over a transfer that had stalled.
+	// A takeover is not counted where the server's answer to it was lost.
 	TakenOver func(TakeoverInfo)
 	// Swept is called after each Recover, and after each sweep of Run for what has
 	// stalled.
