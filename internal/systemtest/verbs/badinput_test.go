@@ -63,6 +63,10 @@ func invalidCalls(t *testing.T) map[string]map[string]bad {
 	all := map[string]map[string]bad{
 		"Coordinator.Close": {}, "Coordinator.Setup": {}, "Coordinator.Check": {}, "Coordinator.Adopt": {},
 		"Coordinator.Audit": {}, "Coordinator.Recover": {}, "Coordinator.Run": {}, "Coordinator.Healthy": {},
+		"Coordinator.Stats": {},
+		"Coordinator.Explain": withBadIDs(func(ctx context.Context, c *transfer.Coordinator, id string) error {
+			return bank.ErrorOf(c.Explain(ctx, id))
+		}),
 		"Coordinator.Ledger": {"unknown": {func(_ context.Context, c *transfer.Coordinator) error {
 			return bank.ErrorOf(c.Ledger("nowhere"))
 		}, `the ledger "nowhere" is not registered: see WithLedger`}},

@@ -67,6 +67,10 @@ func lookVerbs() map[string]method {
 		"Coordinator.List": func(ctx context.Context, c *transfer.Coordinator) error {
 			return bank.FirstError(c.List(ctx, transfer.Query{}))
 		},
+		"Coordinator.Explain": func(ctx context.Context, c *transfer.Coordinator) error {
+			return bank.ErrorOf(c.Explain(ctx, "t"))
+		},
+		"Coordinator.Stats": func(ctx context.Context, c *transfer.Coordinator) error { return bank.ErrorOf(c.Stats(ctx)) },
 		"Coordinator.Count": func(ctx context.Context, c *transfer.Coordinator) error {
 			return bank.ErrorOf(c.Count(ctx, transfer.Query{}))
 		},
