@@ -14,7 +14,7 @@ import (
 )
 
 // quietFor is how long a transfer in progress was not modified in these tests.
-const quietFor = 10 * time.Second
+const quietFor = 5 * time.Minute
 
 // work returns an unfinished transfer, with changes.
 func work(id string, changes bson.M) bson.M {
@@ -28,7 +28,7 @@ func work(id string, changes bson.M) bson.M {
 
 // inProgress are the fields of a transfer that nobody has touched for longer than that.
 func inProgress() bson.M {
-	long := time.Now().Add(-time.Minute)
+	long := time.Now().Add(-time.Hour)
 	return bson.M{"createdAt": long, "lastModified": long}
 }
 
@@ -79,7 +79,7 @@ func TestDuties(t *testing.T) {
 			if len(row.want) > 0 && row.want[0] == queries.Quiet {
 				require.Equal(t, []string{"process-t-x"}, owners)
 				require.Equal(t, []string{"t"}, abandoned)
-				require.Empty(t, idsOf(b, b.Store.Abandoned(t.Context(), []string{"process-"}, time.Hour)))
+				require.Empty(t, idsOf(b, b.Store.Abandoned(t.Context(), []string{"process-"}, 24*time.Hour)))
 				require.Empty(t, idsOf(b, b.Store.Abandoned(t.Context(), []string{"other-", "process-t-y"}, quietFor)))
 			} else {
 				require.Empty(t, owners)
