@@ -33,7 +33,7 @@ FIRST := transfer$$|/internal/(chaos|simulate|systemtest/faults|systemtest/serve
 # processes, or do one thing after the other. And such tests of other packages.
 ALONE := $(RATES)|/examples|/internal/(accounts|audit|chaos|conformance|deployment|document)
 ALONE := $(ALONE)|/internal/(inspection|mongostore|mongotest|outside|protocol|queries|repair|simulate|soak|words)
-ALONE := $(ALONE)|/systemtest/(audit|config|docs|faults|rights|servers|statements|texts|verbs)
+ALONE := $(ALONE)|/systemtest/(audit|config|docs|faults|processes|rights|servers|statements|texts|verbs)|/transfertest
 SINGLE := Fuzz|Garb|EveryMessage|Limits|Portions|LongHistory|Documents|Forms|UnderFailovers
 SINGLE := $(SINGLE)|Restored|WorkerProcess|OddIDs|IdleCost|FirstProgram|Frozen|AfterTheUpgrade|OnlySetup|RefusedSetup|SetupThatWas|FailedSetup
 SINGLE := $(SINGLE)|NothingEarlier|ClosingAmong|ClosingReads|ClosingApart|PaidInBy|PaidInCounts|PaidInWithout|PagesOf|OddNumbers

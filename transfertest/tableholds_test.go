@@ -85,12 +85,12 @@ func holdsExpire(w *world) {
 }
 
 func holdsExtended(w *world) {
-	const soon = 200 * time.Millisecond
-	w.hold(move("h", "alice", "bob", 60), soon)
+	const soon, enough = 200 * time.Millisecond, 4 * time.Second // on a busy machine, too
+	w.hold(move("h", "alice", "bob", 60), enough)
 	w.extend("h", time.Hour)
 	w.extend("h", time.Minute)
 	w.extend("h", 0)
-	w.pass(soon)
+	w.pass(enough)
 	w.get("h")
 	w.extend("h", 2*time.Hour)
 	w.post("h", transfer.PostAmount(units(10)))

@@ -155,7 +155,7 @@ func ended(w *world) {
 	later := move("later", "alice", "bob", 1)
 	later.NotBefore = time.Now().Add(time.Hour)
 	w.submit(later)
-	brief, stop := context.WithTimeout(w.t.Context(), 50*time.Millisecond)
+	brief, stop := context.WithTimeout(w.t.Context(), 2*time.Second)
 	defer stop()
 	rec, err = w.verbs.Wait(brief, "later")
 	w.note("Wait later", plain(rec), err)

@@ -13,7 +13,7 @@ import (
 
 const (
 	// givenLimit is how long the server that MONGODB_URI names may take to answer.
-	givenLimit = 10 * time.Second
+	givenLimit = 30 * time.Second
 	// wireVersion50 is what a server of version 5.0 announces as its maxWireVersion.
 	wireVersion50 = 13
 )
