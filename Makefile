@@ -54,21 +54,21 @@ help: ## this list
 
 test: ## all tests, on a real MongoDB server
 	$(SERVER) sh -ec ' \
-		go test -p 4 -timeout 60m $$(go list ./... | grep -E "$(FIRST)") \
+		go test -p 4 -timeout 30m $$(go list ./... | grep -E "$(FIRST)") \
 			$$(go list ./... | grep -vE "$(FIRST)|$(RATES)|$(BESIDE)"); \
 		for module in $(TESTED); do (cd $$module && go test -timeout 10m ./...); done; \
-		go test -p 3 -timeout 60m .$(RATES)/... $$(go list ./... | grep -E "$(BESIDE)")'
+		go test -p 3 -timeout 30m .$(RATES)/... $$(go list ./... | grep -E "$(BESIDE)")'
 
 versions: ## a share of the tests on other versions of MongoDB: VERSIONS="7.0 8.0" where Docker has them
 	@set -e; for version in $(VERSIONS); do \
 		MONGODB_VERSION=$$version $(SERVER) sh -ec ' \
-			go test -count=1 -timeout 60m -run VersionAskedFor ./internal/mongotest; \
-			go test -count=1 -short -vet=off -p 4 -timeout 60m -skip "$(LONG)" \
+			go test -count=1 -timeout 30m -run VersionAskedFor ./internal/mongotest; \
+			go test -count=1 -short -vet=off -p 4 -timeout 30m -skip "$(LONG)" \
 				$$(go list ./... | grep -vE "$(EQUAL)|$(WITHOUT)")'; \
 	done
 
 race: ## the tests in which goroutines meet, under the race detector, which needs a C compiler
-	$(SERVER) sh -ec 'go test -race -short -vet=off -p 4 -timeout 60m -skip "$(SINGLE)" \
+	$(SERVER) sh -ec 'go test -race -short -vet=off -p 4 -timeout 30m -skip "$(SINGLE)" \
 		$$(go list ./... | grep -vE "$(ALONE)")'
 
 demo: ## the story on the terminal

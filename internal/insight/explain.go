@@ -1,6 +1,7 @@
 package insight
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -159,7 +160,7 @@ func (f *Facts) Advice() string {
 		return "Recovery leaves it alone: somebody has changed its document, or a later version has written it. Audit says what is wrong."
 	case t.State.Final():
 		return f.adviceWhenFinal()
-	case f.someAre(func(p *Participant) bool { return p.Err == ErrForeign }): //nolint:errorlint // it is never wrapped
+	case f.someAre(func(p *Participant) bool { return errors.Is(p.Err, ErrForeign) }):
 		return "A process that knows all its collections has to finish it: see WithLedger and WithDocuments."
 	case t.Stuck != nil:
 		return "Remove what stands in its way: " + strings.TrimSuffix(t.Stuck.Message, ".") + ". Recovery then goes on by itself, from " +

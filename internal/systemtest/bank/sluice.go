@@ -46,10 +46,12 @@ func (s *Sluice) HoldBack(steps ...Step) {
 }
 
 // Reset lets n commands through.
-// The given pairs of commands, counted from 1, pass only together.
+// The given pairs of commands, counted from 1, pass together: the first one waits for the
+// second.
 // It is for a test of how many commands there are.
 // On a busy machine a command may be sent again.
-// That is one more: it passes in the end, and the test sees it.
+// That is one more, and nothing waits for ever: it passes in the end, and the test sees
+// it.
 func (s *Sluice) Reset(n int, pairs ...int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,8 +106,12 @@ func (s *Sluice) started(ctx context.Context, e *event.CommandStartedEvent) {
 		close(second)
 	}
 	s.mu.Unlock()
-	if first != nil {
-		<-first
+	if first == nil {
+		return
+	}
+	select {
+	case <-first:
+	case <-time.After(patience):
 	}
 }
 
