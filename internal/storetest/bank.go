@@ -272,9 +272,30 @@ func (b *Bank) Failing(times int, commands []string, how bson.M) (stop func()) {
 // commands fail: see Failing.
 func (b *Bank) Failpoint(mode any, data bson.M) {
 	b.T.Helper()
+	b.reserveFailpoint()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	require.NoError(b.T, b.DB.Client().Database("admin").RunCommand(ctx, bson.D{
 		{Key: "configureFailPoint", Value: "failCommand"}, {Key: "mode", Value: mode}, {Key: "data", Value: data},
 	}).Err())
+}
+
+// reserveFailpoint keeps the failpoint, of which a server has one, for this bank until
+// its test ends.
+// Other packages are tested on the same server meanwhile.
+func (b *Bank) reserveFailpoint() {
+	b.T.Helper()
+	const longest = 5 * time.Minute
+	reserved := b.DB.Client().Database("storetest").Collection("reserved")
+	require.Eventually(b.T, func() bool {
+		now := time.Now()
+		_, err := reserved.UpdateOne(context.Background(),
+			bson.M{"_id": "failCommand", "$or": bson.A{bson.M{"owner": b.DB.Name()}, bson.M{"until": bson.M{"$lt": now}}}},
+			bson.M{"$set": bson.M{"owner": b.DB.Name(), "until": now.Add(longest)}}, options.UpdateOne().SetUpsert(true))
+		return err == nil // there is a duplicate key where another bank has it
+	}, longest, 10*time.Millisecond, "another test has the server's failpoint")
+	b.T.Cleanup(func() {
+		_, err := reserved.DeleteOne(context.Background(), bson.M{"_id": "failCommand", "owner": b.DB.Name()})
+		require.NoError(b.T, err)
+	})
 }
