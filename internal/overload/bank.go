@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
 
 	transfer "github.com/mongotransfer/transfer"
 )
@@ -132,9 +134,11 @@ func (b *bank) watchClaimed(ctx context.Context) (most func() (int64, error)) {
 
 // drained waits until no transfer is submitted or in progress, and returns how long that
 // took.
+// It reads what a majority has, as the audit does that follows.
 func (b *bank) drained(ctx context.Context) (time.Duration, error) {
+	durable := b.transfers(b.observer).Clone(options.Collection().SetReadConcern(readconcern.Majority()))
 	took, done, err := eventually(ctx, giveUp, func() (bool, error) {
-		n, err := b.transfers(b.observer).CountDocuments(ctx, bson.D{{Key: "open", Value: true}})
+		n, err := durable.CountDocuments(ctx, bson.D{{Key: "open", Value: true}})
 		return n == 0, err
 	})
 	if err == nil && !done {
