@@ -18,6 +18,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/liveness"
 	"github.com/mongotransfer/transfer/internal/lookout"
 	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/outbox"
 	"github.com/mongotransfer/transfer/internal/patience"
 	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/queries"
@@ -46,6 +47,7 @@ type Coordinator struct {
 	notes      *liveness.Notes
 	pulse      *liveness.Pulse
 	health     *recovery.Health
+	outbox     *outbox.Outbox
 	lines      lines
 	originals  lines // the callers who reverse each transfer
 	log        *slog.Logger
@@ -80,13 +82,15 @@ func NewCoordinator(db *mongo.Database, opts ...Option) (*Coordinator, error) {
 		Documents: s.documents,
 		Fields:    document.Fields(s.fields),
 		IDs:       document.IDCodec(s.ids),
+		Events:    s.kinds(),
 		Now:       now,
 	})
 	if err != nil {
 		return nil, invalid("%w", err)
 	}
 	queries, kept := queries.New(catalog), retention.New(catalog, s.retention)
-	store, err := mongostore.New(catalog, kept, mongostore.Limits{Markers: s.markerLimit, FenceBytes: s.fenceBytes})
+	hand := outbox.NewHand(catalog.Events, now)
+	store, err := mongostore.New(catalog, kept, mongostore.Limits{Markers: s.markerLimit, FenceBytes: s.fenceBytes, Outbox: hand})
 	if err != nil {
 		return nil, invalid("%w", err)
 	}
@@ -96,7 +100,7 @@ func NewCoordinator(db *mongo.Database, opts ...Option) (*Coordinator, error) {
 	notes := liveness.NewNotes(catalog)
 	pulse := liveness.NewPulse(notes, liveness.NewProcess(s.owner), running.Busy, now, s.logger)
 	running.OnBegin(pulse.Begin)
-	return &Coordinator{
+	c := &Coordinator{
 		settings:   s,
 		catalog:    catalog,
 		deployment: deployed,
@@ -119,7 +123,9 @@ func NewCoordinator(db *mongo.Database, opts ...Option) (*Coordinator, error) {
 
 		historyFrom: kept.HistoryFrom,
 		hurryUp:     running.HurryUp,
-	}, nil
+	}
+	c.outbox = c.newOutbox(catalog, hand)
+	return c, nil
 }
 
 // Setup creates the collections, the indexes, and the deployment's note, where they are
@@ -130,7 +136,7 @@ func NewCoordinator(db *mongo.Database, opts ...Option) (*Coordinator, error) {
 // The note lies beside each collection of accounts, documents and transfers, under its
 // name with .transfer added.
 // It names the transfers collection that it belongs to, the fields, how IDs are stored,
-// and the format.
+// the kinds of events, and the format.
 // Beside it is the collection's identity, and beside the note of the transfers is
 // recorded which collection each name stands for.
 // A Coordinator with other options is refused before anything moves, by Setup,
@@ -173,8 +179,8 @@ func (c *Coordinator) Check(ctx context.Context) error {
 }
 
 // Adopt makes this Coordinator's configuration that of the deployment: its transfers
-// collection, its field names, how it stores IDs, and which collections its names stand
-// for.
+// collection, its field names, how it stores IDs, the kinds of its events, and which
+// collections its names stand for.
 // It is for a change on purpose, which nothing else makes.
 // Adopt rewrites only the notes and what is recorded beside them: rename yourself,
 // before, what accounts store under other names.
@@ -187,6 +193,12 @@ func (c *Coordinator) Check(ctx context.Context) error {
 // name or the new one.
 // It reads all accounts to make sure.
 // It does not change a deployment of another stored format.
+//
+// Where only the kinds of events change (see [WithEvents]), transfers may be unfinished,
+// holds for example: what they come to from then on is delivered by the new kinds.
+// Call Setup afterwards, which makes the index.
+// Adopt refuses to switch events off while some wait to be delivered.
+// What was given up is not delivered any more then.
 //
 //   - nil: this configuration is the deployment's.
 //   - ErrUnsupportedDeployment: nothing has changed; the text says what is in the way.

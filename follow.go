@@ -319,7 +319,7 @@ func (c *Coordinator) stalled(ctx context.Context, stored document.Transfer) boo
 // the caller learns that it is still missing.
 // Without a rest several such callers would take it from each other.
 func (c *Coordinator) barred(ctx context.Context, stored document.Transfer) bool {
-	if stored.Stuck == nil || stored.Stuck.Code != mongostore.CodeUnauthorized {
+	if stored.Stuck == nil || stored.Stuck.Code != document.UnauthorizedCode {
 		return false
 	}
 	stored.Stuck, stored.Attempts = nil, 0

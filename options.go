@@ -309,7 +309,7 @@ func WithGroupCommit(g GroupCommit) Option { return func(s *settings) { s.group 
 // The keys are transfer, transfers (the first ten IDs), verb, stage, state, took, cause,
 // ledger, account, route, count, found, succeeded, failed, expired, stuck, pause,
 // process, for a takeover owner and idle, for an observer function, and for the steps
-// operation, claiming, participant and result.
+// operation, claiming, participant and result; for events, event and attempt.
 // IDs are cut to 64 bytes.
 // No line, and no text of an error, has an amount, a balance, metadata, or what the
 // server said about a document.
@@ -335,6 +335,8 @@ type settings struct {
 	retained            bool // the retention was given
 	logger              *slog.Logger
 	observer            Observer
+	events              EventHandler
+	eventful            bool // the events were given
 }
 
 // settingsOf applies options to the defaults and checks them.
@@ -359,7 +361,7 @@ func settingsOf(db *mongo.Database, opts []Option) (settings, error) {
 	}
 	s.fields = s.fields.withDefaults()
 	s.group = s.group.withDefaults()
-	checks := []func() error{s.checkCollections, s.checkNumbers, s.checkFenceCache, s.group.check, s.fields.check}
+	checks := []func() error{s.checkCollections, s.checkNumbers, s.checkFenceCache, s.group.check, s.fields.check, s.checkEvents}
 	for _, check := range checks {
 		if err := check(); err != nil {
 			return s, err

@@ -64,6 +64,10 @@ type Query struct {
 	// Reverses selects the reversals of the transfer with this ID, whatever became of
 	// them.
 	Reverses string
+	// Undelivered selects transfers with an event that was not delivered: see
+	// [WithEvents].
+	// Record.Undelivered says which, how often it was tried, and whether it was given up.
+	Undelivered bool
 	// Beyond is the ID of the last transfer of another page: this one goes on behind it.
 	// It need not be selected by the other fields any more, but has to be there.
 	// Defaults to "": from the newest transfer on.
@@ -134,9 +138,9 @@ func (c *Coordinator) storedBy(
 // A transfer that is selected all the while is on exactly one page.
 // What is stored meanwhile is newer, and before the first page.
 //
-// There are indexes for an Account, for Reverses, and for what is unfinished or has
-// failed: Unfinished, IdleFor, Stuck, Holds, ExpiresBefore, and States without
-// StateSuccess where all of them are final, or none is.
+// There are indexes for an Account, for Reverses, for Undelivered, and for what is
+// unfinished or has failed: Unfinished, IdleFor, Stuck, Holds, ExpiresBefore, and States
+// without StateSuccess where all of them are final, or none is.
 // Of the others, each transfer is looked at in the order of the list.
 //
 //   - an error for which [OutcomeOf] returns InDoubt: the document that it names can't be
@@ -231,7 +235,7 @@ func (c *Coordinator) storeQuery(q Query) (queries.Query, error) {
 		Ledger: q.Ledger, Account: q.Account, ByLedger: q.Ledger != "",
 		After: q.After.Truncate(time.Millisecond), Before: roundUp(q.Before),
 		Unfinished: q.Unfinished, IdleFor: q.IdleFor, Stuck: q.Stuck,
-		Holds: q.Holds, ExpiresBefore: roundUp(q.ExpiresBefore), Reverses: q.Reverses, Limit: q.Limit,
+		Holds: q.Holds, ExpiresBefore: roundUp(q.ExpiresBefore), Reverses: q.Reverses, Undelivered: q.Undelivered, Limit: q.Limit,
 	}
 	if c.engine.Closed() {
 		return query, ErrClosed

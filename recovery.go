@@ -115,12 +115,14 @@ func recovered(swept recovery.Swept) (RecoveryReport, error) {
 }
 
 // Run works until ctx ends.
-// It runs submitted transfers whose time has come, voids holds that have expired, and
-// recovers stalled transfers, and those of processes that have died, within seconds.
+// It runs submitted transfers whose time has come, voids holds that have expired,
+// recovers stalled transfers, and those of processes that have died, within seconds, and
+// delivers events (see [WithEvents]).
 // Many processes may run it at once: they share the work.
 // With nothing to do it asks the server two or three times a second.
 //
-// When ctx ends it begins nothing new, and waits for what it has begun, 10 s at most.
+// When ctx ends it begins nothing new, and waits for what it has begun, 10 s at most, and
+// then for the handlers of events, some 5 s at most.
 // [Coordinator.Healthy] says whether it works.
 //
 // It waits for a server that is away.
@@ -144,7 +146,9 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	watch.Go(func() { c.patience.Watch(watching, c.wakeWorker) })
 	defer watch.Wait()
 	defer stop()
-	return recovery.Work(ctx, c.recovery())
+	return c.outbox.Beside(ctx, func(ctx context.Context) error {
+		return recovery.Work(ctx, c.recovery())
+	})
 }
 
 // recovery returns what Recover and Run work with.

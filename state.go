@@ -108,7 +108,8 @@ type Record struct {
 	// off.
 	Postponed int
 	// PurgeAt is when the transfer is removed, and its ID forgotten.
-	// It is zero while the transfer is not final, and always without [WithRetention].
+	// It is zero while the transfer is not final, or one of its events waits to be
+	// delivered, and always without [WithRetention].
 	PurgeAt time.Time
 	// Reverses is the ID of the transfer that this one reverses.
 	Reverses string
@@ -132,6 +133,9 @@ type Record struct {
 	// It is nil before that, for a hold with more legs, whose Post moves all of them, and
 	// for what is no hold.
 	Posted *Amount
+	// Undelivered are the events of the transfer that were not delivered when it was
+	// read: see [WithEvents].
+	Undelivered []UndeliveredEvent
 }
 
 // Failure says why a transfer was rolled back, or is stuck.
@@ -162,7 +166,7 @@ func recordOf(t document.Transfer) Record {
 		Failure: failureOf(t.Failure), Stuck: failureOf(t.Stuck),
 		Reverses: t.Reverses, ReversedBy: t.WhollyReversedBy(), Reversed: Amount{t.ReversedAmount()},
 		Hold: t.Hold, Held: t.HeldNow(), ExpiresAt: t.ExpiresAt,
-		Effects: effectsOf(t), Legs: legsFrom(t.PlannedMovements()),
+		Effects: effectsOf(t), Legs: legsFrom(t.PlannedMovements()), Undelivered: undeliveredOf(t),
 	}
 	if posted := t.PostedAmount(); posted != nil {
 		r.Posted = &Amount{*posted}

@@ -28,6 +28,8 @@ type Config struct {
 	Fields document.Fields
 	// IDs says how the IDs of accounts are stored.
 	IDs document.IDCodec
+	// Events are the kinds of events that the deployment delivers.
+	Events document.Events
 	// Now is the process's clock.
 	Now func() time.Time
 }
@@ -51,6 +53,8 @@ type Catalog struct {
 	Fields document.Fields
 	// IDs says how the IDs of accounts are stored.
 	IDs document.IDCodec
+	// Events are the kinds of events that the deployment delivers.
+	Events document.Events
 	// Clock estimates the time of the transfers' server.
 	Clock ServerClock
 	// Asking are the turns of those who ask for the server's time.
@@ -74,6 +78,7 @@ func New(config Config) (*Catalog, error) {
 		Documents:    make(map[string]*Collection, len(config.Documents)),
 		Fields:       config.Fields,
 		IDs:          config.IDs,
+		Events:       config.Events,
 		Clock:        ServerClock{Now: config.Now},
 		Asking:       make(Turns, MaxAsking),
 	}

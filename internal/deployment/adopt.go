@@ -3,6 +3,7 @@ package deployment
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -33,8 +34,13 @@ func (d *Deployment) Adopt(ctx context.Context) error {
 	if err := d.requireAllDistinct(ctx, toWork, d.catalog.Addresses()); err != nil {
 		return err
 	}
-	if err := d.requireIdle(ctx, adoptions); err != nil {
+	if err := d.requireDelivered(ctx, adoptions); err != nil {
 		return err
+	}
+	if !d.onlyEventsChange(adoptions) {
+		if err := d.requireIdle(ctx, adoptions); err != nil {
+			return err
+		}
 	}
 	for _, a := range adoptions { // those of the transfers first
 		if err := d.adoptIdentity(ctx, a); err != nil {
@@ -71,6 +77,39 @@ func (d *Deployment) adoptionOf(ctx context.Context, c *collections.Collection) 
 		return adoption{}, d.wantedNote(c).requireAgreement(stored.note, c)
 	}
 	return adoption{c, stored, recorded}, nil
+}
+
+// onlyEventsChange reports whether the notes and all that lies beside them change in
+// nothing but the kinds of events. These say nothing of where money is: what is in flight
+// may go on.
+func (d *Deployment) onlyEventsChange(adoptions []adoption) bool {
+	deployment := ""
+	for _, a := range adoptions {
+		if a.collection == d.catalog.Originals {
+			deployment = a.stored.note.deployment
+		}
+	}
+	return deployment != "" && !slices.ContainsFunc(adoptions, func(a adoption) bool {
+		wanted := d.wantedNote(a.collection)
+		wanted.deployment = deployment
+		recorded := a.collection == d.catalog.Originals || a.recorded.found && a.recorded.identity == a.stored.identity
+		return !a.stored.noted || !a.stored.note.equalsButEvents(wanted) || !recorded
+	})
+}
+
+// requireDelivered refuses to switch events off while some wait: nobody would deliver
+// them, and a transfer that is to be purged after that would be kept for good.
+func (d *Deployment) requireDelivered(ctx context.Context, adoptions []adoption) error {
+	events := func(a adoption) bool { return len(a.stored.note.events) > 0 }
+	if d.catalog.Events.Any() || !slices.ContainsFunc(adoptions, events) {
+		return nil
+	}
+	waiting, err := d.sampleTransfers(ctx, document.AwaitsDelivery())
+	if err != nil || len(waiting) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w: an event of transfer %s of %s is not delivered: let a worker deliver it, or give it up",
+		collections.ErrUnsupported, words.Quote(waiting[0].ID), wire.NamespaceOf(d.catalog.Transfers))
 }
 
 // requireIdle refuses a change while money is in flight. A process that continues a
@@ -129,8 +168,15 @@ func (d *Deployment) adoptNote(ctx context.Context, a adoption) error {
 		return d.writeNote(ctx, c)
 	}
 	update := bson.D{{Key: "$set", Value: wanted.document()}, countChange()}
+	unset := bson.D{}
 	if wanted.ids == "" {
-		update = append(update, bson.E{Key: "$unset", Value: bson.D{{Key: "ids", Value: ""}}})
+		unset = append(unset, bson.E{Key: "ids", Value: ""})
+	}
+	if len(wanted.events) == 0 && len(a.stored.note.events) > 0 {
+		unset = append(unset, bson.E{Key: "events", Value: ""})
+	}
+	if len(unset) > 0 {
+		update = append(update, bson.E{Key: "$unset", Value: unset})
 	}
 	after, err := d.replace(ctx, c, collections.NoteID, a.stored.note.changes, update, "the note about "+c.Namespace)
 	if err != nil {

@@ -62,6 +62,10 @@ func (n note) differences(stored note, c *collections.Collection) []string {
 	if stored.of != n.of {
 		return differences
 	}
+	if !slices.Equal(stored.events, n.events) {
+		differences = append(differences, fmt.Sprintf("the events of %s are %s, and WithEvents says %s",
+			c.Namespace, listed(stored.events), listed(n.events)))
+	}
 	if stored.ids != n.ids {
 		differences = append(differences, fmt.Sprintf("%s stores account IDs as %s, and WithAccountIDs says %s", c.Namespace, stored.ids, n.ids))
 	}
@@ -75,6 +79,19 @@ func (n note) differences(stored note, c *collections.Collection) []string {
 
 // equals reports whether two notes say the same.
 func (n note) equals(other note) bool {
+	return slices.Equal(n.events, other.events) && n.equalsButEvents(other)
+}
+
+// equalsButEvents reports whether two notes say the same of everything else.
+func (n note) equalsButEvents(other note) bool {
 	return n.of == other.of && n.deployment == other.deployment && n.transfers == other.transfers && n.ids == other.ids &&
 		slices.Equal(n.fields, other.fields)
+}
+
+// listed names kinds of events.
+func listed(kinds []string) string {
+	if len(kinds) == 0 {
+		return "none"
+	}
+	return strings.Join(kinds, ", ")
 }

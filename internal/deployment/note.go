@@ -29,8 +29,9 @@ type note struct {
 	deployment string // the identity of the transfers collection
 	transfers  string // its namespace, for messages
 	fields     []namedField
-	ids        string // how account IDs are stored; "" for other documents
-	changes    int64  // how often the note was written
+	ids        string   // how account IDs are stored; "" for other documents
+	events     []string // the kinds of events that are delivered, of transfers
+	changes    int64    // how often the note was written
 	unknown    []string
 }
 
@@ -42,6 +43,7 @@ type namedField struct{ role, name string }
 func (d *Deployment) wantedNote(c *collections.Collection) note {
 	n := note{format: document.Format, of: d.catalog.ContentsOf(c)}
 	if n.of == collections.OfTransfers {
+		n.events = d.catalog.Events.Names()
 		return n
 	}
 	n.transfers = wire.NamespaceOf(d.catalog.Transfers)
@@ -74,6 +76,9 @@ func (n note) document() bson.D {
 		{Key: "format", Value: n.format}, {Key: "of", Value: string(n.of)}, {Key: "deployment", Value: n.deployment},
 	}
 	if n.of == collections.OfTransfers {
+		if len(n.events) > 0 {
+			stored = append(stored, bson.E{Key: "events", Value: n.events})
+		}
 		return stored
 	}
 	fields := bson.D{}
@@ -90,8 +95,8 @@ func (n note) document() bson.D {
 }
 
 // decodeNote reads a note, and remembers the names of what it doesn't know. A later
-// release adds a field only for what a release that ignores it would get wrong: say,
-// events that have to be delivered before a transfer is purged.
+// release adds a field only for what a release that ignores it would get wrong, such as
+// events: they have to be delivered before a transfer is purged.
 func decodeNote(stored bson.Raw) note {
 	var n note
 	for _, e := range wire.Elements(stored) {
@@ -113,9 +118,14 @@ func decodeNote(stored bson.Raw) note {
 			n.changes, _ = value.AsInt64OK()
 		case "fields":
 			n.decodeFields(value)
+		case "events":
+			n.decodeEvents(value)
 		default:
 			n.unknown = append(n.unknown, e.Key())
 		}
+	}
+	if n.of != collections.OfTransfers && len(n.events) > 0 {
+		n.unknown = append(n.unknown, "events")
 	}
 	if n.of == collections.OfAccounts && n.field("frozen") == "" {
 		n.fields = append(n.fields, namedField{"frozen", usualFrozen})
@@ -133,6 +143,20 @@ func (n *note) decodeFields(stored bson.RawValue) {
 			n.unknown = append(n.unknown, "fields."+f.Key())
 		}
 	}
+}
+
+// decodeEvents reads the kinds of events. A release that does not know one of them would
+// not deliver it.
+func (n *note) decodeEvents(stored bson.RawValue) {
+	kinds, _ := stored.ArrayOK()
+	for _, e := range wire.Elements(bson.Raw(kinds)) {
+		kind, _ := e.Value().StringValueOK()
+		n.events = append(n.events, kind)
+		if !slices.Contains(document.EventKinds(), document.EventKind(kind)) {
+			n.unknown = append(n.unknown, "events."+kind)
+		}
+	}
+	slices.Sort(n.events)
 }
 
 // field returns the name that a field has in the note, "" if it has none there.

@@ -18,6 +18,9 @@ import (
 // lost.
 const RepairedCode = "repaired"
 
+// UnauthorizedCode is the code of a stored reason where the client lacks a right.
+const UnauthorizedCode = "unauthorized"
+
 // Tombstone reports whether the transfer stands for one whose document is lost.
 func (t *Transfer) Tombstone() bool {
 	return t.State == protocol.Fail && t.Failure != nil && t.Failure.Code == RepairedCode
@@ -129,6 +132,11 @@ type Transfer struct {
 	Reversed bson.Raw `bson:"reversed,omitempty"`
 	// Pending has the marker of a reversal under way.
 	Pending bson.Raw `bson:"pending,omitempty"`
+
+	// Outbox has the events that are not delivered: see [Transfer.Undelivered].
+	// Only once none of them waits any more, the server gets to see when the transfer is
+	// to be purged: until then that is stored as keepUntil, and not as purgeAt.
+	Outbox bson.RawValue `bson:"outbox,omitempty"`
 }
 
 // Addresses returns the ledgers and the collections of documents that the transfer
@@ -141,6 +149,17 @@ func (t Transfer) Addresses() []Address {
 		}
 	}
 	return all
+}
+
+// Advance takes over what one execution changes of its transfer.
+//
+// What does not change any more is left as it is, because operations on participants read
+// it meanwhile: a transfer is recorded while it is paid.
+func (t *Transfer) Advance(stored Transfer) {
+	t.State, t.Open, t.Clean, t.Held = stored.State, stored.Open, stored.Clean, stored.Held
+	t.LastModified, t.CommittedAt, t.ExpiresAt, t.PurgeAt = stored.LastModified, stored.CommittedAt, stored.ExpiresAt, stored.PurgeAt
+	t.Failure, t.Stuck, t.StuckAt = stored.Failure, stored.Stuck, stored.StuckAt
+	t.ReversedBy, t.Pending, t.Outbox = stored.ReversedBy, stored.Pending, stored.Outbox
 }
 
 // Moved returns the movements of a success: the legs, or the posted part of a partly

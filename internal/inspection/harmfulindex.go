@@ -74,7 +74,7 @@ func transferFields() []string {
 		"state", "open", "legs", "effects", "currency", "digest", "epoch", "owner", "attempts", "clean", "createdAt", "lastModified",
 		"committedAt", "notBefore", "fundsUntil", "postponed", "waiting", "askedNotBefore",
 		"failure", "stuck", "stuckAt", "purgeAt", "hold", "held", "expiresAt", "posted", "atMost",
-		"reverses", "reversedBy", "pending", "fence", "verified",
+		"reverses", "reversedBy", "pending", "fence", "verified", "outbox", "keepUntil",
 	}
 }
 

@@ -16,12 +16,14 @@ import (
 // ownIndexes returns the library's indexes of the transfers. Accounts have none: they are
 // only found by _id. A transfer is in as few of them as possible, under keys that rarely
 // change: to keep one index costs each transfer as much as to write another document.
-func ownIndexes() []mongo.IndexModel {
+//
+// Where the deployment has events, there is one more, of what is not delivered.
+func ownIndexes(events bool) []mongo.IndexModel {
 	where := func(name string, filter bson.D) *options.IndexOptionsBuilder {
 		return options.Index().SetName(name).SetPartialFilterExpression(filter)
 	}
 	exists := bson.D{{Key: "$exists", Value: true}}
-	return []mongo.IndexModel{
+	indexes := []mongo.IndexModel{
 		{ // unfinished work except holds: first unclaimed transfers, and of these the ones that can run at once
 			Keys: bson.D{
 				{Key: "hold", Value: 1}, {Key: "epoch", Value: 1}, {Key: "notBefore", Value: 1}, {Key: "createdAt", Value: 1},
@@ -63,6 +65,12 @@ func ownIndexes() []mongo.IndexModel {
 			Options: where("purge", bson.D{{Key: "purgeAt", Value: exists}}).SetExpireAfterSeconds(0),
 		},
 	}
+	if events { // what is not delivered, by when a worker may take it in hand
+		indexes = append(indexes, mongo.IndexModel{
+			Keys: bson.D{{Key: "outbox.due", Value: 1}}, Options: where("undelivered", bson.D{{Key: "outbox.due", Value: exists}}),
+		})
+	}
+	return indexes
 }
 
 // newestFirst returns the keys of an index in the order of lists, by the fields whose
@@ -86,7 +94,7 @@ func (i *Inspector) MissingIndexes(ctx context.Context) ([]mongo.IndexModel, err
 		return nil, err
 	}
 	var missing []mongo.IndexModel
-	for _, model := range ownIndexes() {
+	for _, model := range ownIndexes(i.catalog.Events.Any()) {
 		own, err := asListed(model)
 		if err != nil {
 			return nil, err

@@ -16,9 +16,12 @@ import (
 func (s *Store) changeTransfers(ctx context.Context, calls []*Call) {
 	var at transition.Stamp
 	at.Now, at.Fresh = s.catalog.Clock.Estimate()
-	if after, purges := s.retention.PurgeAfter(); purges {
+	after := s.retention.PurgeAfter()
+	if after > 0 {
 		calls = s.finishAgain(ctx, calls, after)
-		calls, at = s.datePurge(ctx, calls, at, after)
+	}
+	if after > 0 || s.catalog.Events.Any() {
+		calls, at = s.dated(ctx, calls, at, after)
 	}
 	s.changeAt(ctx, calls, at)
 }
@@ -89,6 +92,10 @@ func oneEach(calls []*Call, at transition.Stamp) []*change {
 
 // sendChanges sends changes as one command and answers their calls.
 func (s *Store) sendChanges(ctx context.Context, changes []*change) {
+	for _, c := range changes {
+		c.stamp.Event = s.outbox.Leave(c.calls[0].Op, len(c.calls))
+	}
+	defer s.handOver(changes)
 	transfers := s.catalog.Transfers
 	if len(changes) == 1 && len(changes[0].calls) == 1 || s.catalog.Routed(transfers) {
 		answerChanges(changes, wire.UpdateAll(ctx, transfers, changes))
@@ -101,6 +108,16 @@ func (s *Store) sendChanges(ctx context.Context, changes []*change) {
 			s.resolveChanges(ctx, changes)
 		}
 	})
+}
+
+// handOver has the events delivered that were left with this process. It reads them
+// first, so it does not matter which of the changes were stored.
+func (s *Store) handOver(changes []*change) {
+	for _, c := range changes {
+		if by := c.stamp.Event.By; !by.IsZero() {
+			s.outbox.Left(by, c.ids())
+		}
+	}
 }
 
 // answerChanges answers the calls of a command's changes.

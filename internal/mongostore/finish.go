@@ -2,7 +2,6 @@ package mongostore
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/mongotransfer/transfer/internal/document"
@@ -12,33 +11,35 @@ import (
 )
 
 // Under a retention the server removes final transfers, by an index on purgeAt.
-// The finish sets that time, and no other write does.
+// The finish sets that time, or the delivery of the event that the finish leaves.
 
-// datePurge sets when the transfers that the calls finish are purged. Where the server's
-// time is not known, it has to be asked for first. The other calls don't wait for that:
-// datePurge performs them and returns the finishes.
-func (s *Store) datePurge(ctx context.Context, calls []*Call, at transition.Stamp, after time.Duration) ([]*Call, transition.Stamp) {
+// dated returns the time for changes that are stamped with it, and those that are: the
+// finishes that name a purge, and what leaves an event. Where the server's time is not
+// known, it has to be asked for first. The other calls don't wait: dated performs them.
+func (s *Store) dated(ctx context.Context, calls []*Call, at transition.Stamp, after time.Duration) ([]*Call, transition.Stamp) {
 	if !at.Fresh {
-		var finishes, others []*Call
+		var stamped, others []*Call
 		for _, call := range calls {
-			if call.Op.Kind == protocol.Finish {
-				finishes = append(finishes, call)
+			if call.Op.Kind == protocol.Finish && after > 0 || s.catalog.Events.Of(call.Op) != "" {
+				stamped = append(stamped, call)
 			} else {
 				others = append(others, call)
 			}
 		}
 		s.changeAt(ctx, others, at)
-		if len(finishes) == 0 {
+		if len(stamped) == 0 {
 			return nil, at
 		}
 		now, err := s.catalog.ReachedTime(ctx)
 		if err != nil {
-			answerAll(finishes, protocol.NotSent, err)
+			answerAll(stamped, protocol.NotSent, err)
 			return nil, at
 		}
-		calls, at.Now, at.Fresh = finishes, now, true
+		calls, at.Now, at.Fresh = stamped, now, true
 	}
-	at.PurgeAt = at.Now.Add(after).Truncate(time.Millisecond) // as it will be read back
+	if after > 0 {
+		at.PurgeAt = at.Now.Add(after).Truncate(time.Millisecond) // as it will be read back
+	}
 	return calls, at
 }
 
@@ -50,12 +51,9 @@ func (s *Store) datePurge(ctx context.Context, calls []*Call, at transition.Stam
 // reports the time: then no finish would ever match. So the server itself dates these
 // purges, each in a statement of its own, as no process knows that time.
 func (s *Store) finishAgain(ctx context.Context, calls []*Call, after time.Duration) []*Call {
-	if !slices.ContainsFunc(calls, (*Call).finishesAgain) {
-		return calls
-	}
 	var rest []*Call // not in place: the list is the caller's
 	for _, call := range calls {
-		if call.finishesAgain() {
+		if s.finishesAlone(call) {
 			s.finishByServerTime(ctx, call, after)
 		} else {
 			rest = append(rest, call)
@@ -64,12 +62,16 @@ func (s *Store) finishAgain(ctx context.Context, calls []*Call, after time.Durat
 	return rest
 }
 
-// finishesAgain reports whether the call is a finish, and an earlier one has not matched.
-func (c *Call) finishesAgain() bool { return c.Op.Kind == protocol.Finish && c.Attempt.finishMissed }
+// finishesAlone reports whether the call is a finish, and an earlier one has not matched,
+// or the end is no event, and the event of the hold may still wait.
+func (s *Store) finishesAlone(c *Call) bool {
+	waits := s.catalog.Events.MayWait(&c.Attempt.Transfer, c.Op)
+	return c.Op.Kind == protocol.Finish && (c.Attempt.finishMissed || waits)
+}
 
 // finishByServerTime finishes one transfer, and the server dates the purge.
 func (s *Store) finishByServerTime(ctx context.Context, call *Call, after time.Duration) {
-	filter, update := transition.FinishByServerTime(call.Attempt.Transfer.ID, call.Op.To, after)
+	filter, update := transition.FinishByServerTime(call.Attempt.Transfer.ID, call.Op.To, after, s.catalog.Events)
 	finished, result, err := wire.FindAndModify(ctx, s.catalog.Transfers, filter, update)
 	call.answer(result, err)
 	if result != protocol.Applied {

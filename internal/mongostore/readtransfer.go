@@ -76,21 +76,14 @@ func (c *Call) show(doc bson.Raw) {
 	c.Answer.Transfer = c.Attempt.image(t)
 }
 
-// learn makes the attempt's transfer the stored one, which is its execution's.
-//
-// What does not change any more is left as it is, because operations on participants read
-// it meanwhile: a transfer is recorded while it is paid. What a claim changes is learned
-// from the claim, beside which there is no other operation.
+// learn makes the attempt's transfer the stored one, which is its execution's. What a
+// claim changes is learned from the claim, beside which there is no other operation.
 func (a *Attempt) learn(stored document.Transfer) {
-	t := &a.Transfer
-	if t.Epoch != stored.Epoch || t.Owner != stored.Owner {
-		*t = stored
+	if a.Transfer.Epoch != stored.Epoch || a.Transfer.Owner != stored.Owner {
+		a.Transfer = stored
 		return
 	}
-	t.State, t.Open, t.Clean, t.Held = stored.State, stored.Open, stored.Clean, stored.Held
-	t.LastModified, t.CommittedAt, t.ExpiresAt, t.PurgeAt = stored.LastModified, stored.CommittedAt, stored.ExpiresAt, stored.PurgeAt
-	t.Failure, t.Stuck, t.StuckAt = stored.Failure, stored.Stuck, stored.StuckAt
-	t.ReversedBy, t.Pending = stored.ReversedBy, stored.Pending
+	a.Transfer.Advance(stored)
 }
 
 // image returns what a stored transfer shows the protocol.

@@ -29,6 +29,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/fences"
+	"github.com/mongotransfer/transfer/internal/outbox"
 	"github.com/mongotransfer/transfer/internal/pipeline"
 	"github.com/mongotransfer/transfer/internal/retention"
 )
@@ -45,6 +46,7 @@ type Store struct {
 	markerLimit  int
 	leastShared  int
 	fences       *fences.Cache
+	outbox       *outbox.Hand
 }
 
 // Limits are the limits of a store.
@@ -56,6 +58,8 @@ type Limits struct {
 	// Shared is the least number of accounts that share a statement. At 0 it is 3. Tests
 	// set 1, so that few accounts share one, too.
 	Shared int
+	// Outbox has room for the events that this process delivers itself. nil has none.
+	Outbox *outbox.Hand
 }
 
 // New returns the store of a catalog and of the retention that its transfers have.
@@ -87,6 +91,7 @@ func New(c *collections.Catalog, kept *retention.Retention, limits Limits) (*Sto
 		markerLimit:  limits.Markers,
 		leastShared:  shared,
 		fences:       fences.New(c.Clock.Now, limits.FenceBytes),
+		outbox:       limits.Outbox,
 	}, nil
 }
 

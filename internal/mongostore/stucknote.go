@@ -9,9 +9,6 @@ import (
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// CodeUnauthorized is the code of a stored reason where the client lacks a right.
-const CodeUnauthorized = "unauthorized"
-
 // StuckReason is what keeps an execution from finishing its transfer.
 type StuckReason struct {
 	// Attempt is the execution.
@@ -29,30 +26,15 @@ type StuckReason struct {
 
 // Reason returns the reason as it is stored and reported.
 func (r StuckReason) Reason() document.Failure {
-	f := document.Failure{Code: protocol.Unwritable.String()}
-	what, gone := "the transfer's own document", protocol.NotFound
+	about := transition.Stuck{State: r.State, What: "the transfer's own document", Gone: protocol.NotFound, Cause: r.Cause}
 	if r.Participant != protocol.NoParticipant {
 		p := &r.Attempt.participants[r.Participant]
-		f.Ledger, f.Account = p.leg.Ledger, p.leg.Account
-		what = r.Attempt.Name(r.Participant)
+		about.Ledger, about.Account, about.What = p.leg.Ledger, p.leg.Account, r.Attempt.Name(r.Participant)
 		if p.effect != nil {
-			gone = protocol.RequirementFailed
+			about.Gone = protocol.RequirementFailed
 		}
 	}
-	if r.Cause == nil && r.State == protocol.Rollback {
-		f.Message = what + " has a done mark of this transfer, which is rolled back: it was paid there"
-		return f
-	}
-	if r.Cause == nil {
-		f.Code, f.Message = gone.String(), what+" is gone"
-		return f
-	}
-	if refused := wire.Refused(r.Cause); refused != nil {
-		f.Code, f.Message = CodeUnauthorized, refused.Missing()
-		return f
-	}
-	f.Message = what + " can't be written: " + wire.ServerTextOf(r.Cause)
-	return f
+	return about.Failure()
 }
 
 // NoteStuck stores with each transfer why it is stuck, and since when, in one command.

@@ -65,10 +65,9 @@ func (s *Store) wouldChange(call *Call, stored bson.Raw) bool {
 		return facts.Trace == protocol.Done || facts.Trace == protocol.Illegible
 	case protocol.FenceOnly:
 		return facts.Found && facts.Trace == protocol.NoTrace && !s.drawnRecently(facts.Fence)
-	case protocol.Claim, protocol.ReadFence, protocol.ReadTransfer, protocol.LookTransfer, protocol.Verify,
-		protocol.Look, protocol.MarkHeld, protocol.Decide, protocol.Finish:
+	default:
+		return false
 	}
-	return false
 }
 
 // drawnRecently guesses whether a fence was drawn after a command was sent that is given

@@ -44,6 +44,8 @@ type Query struct {
 	ExpiresBefore time.Time
 	// Reverses selects only the reversals of a transfer; any transfers where it is "".
 	Reverses string
+	// Undelivered selects only transfers with an event that was not delivered.
+	Undelivered bool
 	// Beyond leaves out what comes before a place in the list, and what is there. Nil
 	// leaves nothing out.
 	Beyond *Place
@@ -69,6 +71,9 @@ func (q Query) filter(ids document.IDCodec) bson.D {
 	filter = append(filter, document.WithMetadata(q.Metadata)...)
 	if q.Reverses != "" {
 		filter = append(filter, document.Reverses(q.Reverses))
+	}
+	if q.Undelivered {
+		filter = append(filter, document.HasUndelivered())
 	}
 	if q.Stuck {
 		filter = append(filter, document.IsStuck())

@@ -75,6 +75,12 @@ func (q *Queries) StillUnfinished(ctx context.Context, ids []string) ([]string, 
 	return q.findIDs(ctx, document.StillUnfinished(ids), options.Find())
 }
 
+// Deliverable returns the IDs of transfers with an event that a worker may take in hand
+// at an instant, at most limit, in the order in which they came to be due.
+func (q *Queries) Deliverable(ctx context.Context, at time.Time, limit int) ([]string, error) {
+	return q.findIDs(ctx, document.Deliverable(at), sortedBy("outbox.due").SetLimit(int64(limit)))
+}
+
 // findIDs returns the IDs of the transfers that a filter selects.
 func (q *Queries) findIDs(ctx context.Context, filter bson.D, find *options.FindOptionsBuilder) ([]string, error) {
 	find.SetProjection(bson.D{{Key: "_id", Value: 1}}).SetAllowDiskUse(true)

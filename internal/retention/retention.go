@@ -61,10 +61,13 @@ func New(catalog *collections.Catalog, keep time.Duration) *Retention {
 	}
 }
 
-// PurgeAfter returns how long a final transfer is kept, and whether it is purged then.
+// PurgeAfter returns how long a final transfer is kept, and 0 if it is kept for good.
 // Nothing is purged before [Retention.Declare].
-func (r *Retention) PurgeAfter() (keep time.Duration, purges bool) {
-	return r.keep, r.declared.Load()
+func (r *Retention) PurgeAfter() time.Duration {
+	if !r.declared.Load() {
+		return 0
+	}
+	return r.keep
 }
 
 // Declare makes sure, once, that it is stored which retention is in use. Every process

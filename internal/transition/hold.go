@@ -34,6 +34,7 @@ func (h Hold) Write(m *wire.Message) {
 		m.Flag("clean", true)
 	}
 	h.Stamp.setModified(m)
+	h.Stamp.Event.start(m, h.Stamp.Now)
 	m.End()
 	h.Stamp.leaveModified(m)
 	unset(m, "stuck", "stuckAt") // what kept it from being held is over

@@ -21,6 +21,9 @@ type Stamp struct {
 	Fresh bool
 	// PurgeAt is when what is finished now is purged; zero: never.
 	PurgeAt time.Time
+	// Event is left in the outbox by a finish, or by the mark of a hold.
+	// It needs a fresh stamp.
+	Event Event
 }
 
 // Change makes a transfer what one of the operations that are stamped makes of the stored
@@ -41,6 +44,9 @@ func (s Stamp) Change(t *document.Transfer, op protocol.Operation, why *document
 		}
 	case protocol.Finish:
 		t.State, t.Open, t.LastModified, t.PurgeAt = op.To, false, s.Now, s.PurgeAt
+		if s.Event.Kind != "" {
+			t.PurgeAt = time.Time{} // it waits for the delivery
+		}
 		t.Stuck, t.StuckAt = nil, time.Time{}
 	case protocol.Claim, protocol.Verify, protocol.ReadFence, protocol.ReadTransfer, protocol.LookTransfer,
 		protocol.Prepare, protocol.Look, protocol.Pay, protocol.Settle, protocol.Clear, protocol.Undo, protocol.FenceOnly:

@@ -29,6 +29,8 @@ const (
 	KeyClaiming    = "claiming"    // how a transfer is claimed
 	KeyParticipant = "participant" // the index of an account or document in its transfer
 	KeyResult      = "result"      // the server's answer to a step
+	KeyEvent       = "event"       // the kind of an event
+	KeyAttempt     = "attempt"     // the number of a delivery's attempt
 )
 
 // MaxListed is the largest number of IDs in one log record.
@@ -40,5 +42,6 @@ func Keys() []string {
 		KeyTransfer, KeyTransfers, KeyVerb, KeyState, KeyTook, KeyCause, KeyLedger, KeyAccount, KeyRoute, KeyCount,
 		KeyFound, KeySucceeded, KeyFailed, KeyExpired, KeyStuck, KeyPause, KeyProcess,
 		KeyStage, KeyOwner, KeyIdle, KeyFunction, KeyOperation, KeyClaiming, KeyParticipant, KeyResult,
+		KeyEvent, KeyAttempt,
 	}
 }

@@ -1,4 +1,4 @@
-package transfer_test
+package config
 
 import (
 	"strings"
@@ -21,6 +21,8 @@ func TestInvalidOptions(t *testing.T) {
 	other := db.Collection("other")
 	for text, opts := range map[string][]transfer.Option{
 		"option 0 is nil":         {nil},
+		`not "moved"`:             {transfer.WithEvents(transfer.EventHandler{Kinds: []transfer.EventKind{"moved"}})},
+		"not at -1":               {transfer.WithEvents(transfer.EventHandler{MaxAttempts: -1})},
 		"want a collection":       {transfer.WithAccounts(nil)},
 		`"euro" wants`:            {transfer.WithLedger("euro", nil)},
 		"the name of a ledger":    {transfer.WithLedger("", other)},

@@ -1,0 +1,92 @@
+package events
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/systemtest/bank"
+)
+
+// What became final while no worker ran is delivered by the next one: an event of a hold
+// that is over by then as well.
+func TestFinishedWithoutAWorker(t *testing.T) {
+	t.Parallel()
+	b := bank.NewWith(t, []transfer.Option{silent()}, 100, 0).WithIndexes()
+	b.MustMove("pay", 60)
+	held := b.MustHold("hold", 30, time.Hour)
+	_, err := b.Void(t.Context(), "hold")
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{"pay", "hold"}, b.IDs(transfer.Query{Undelivered: true}))
+	require.Len(t, outboxOf(b, "hold"), 2)
+
+	in := newInbox()
+	end := bank.InBackground(t, b.NewCoordinator(b.DB, in.option()))
+	in.await(t, 10*time.Second, "pay:succeeded", "hold:held", "hold:failed")
+	end()
+	requireDelivered(b)
+	e := in.taken()["hold:held"][0]
+	require.Equal(t, transfer.StateFail, e.Record.State, "it is the record as it is stored now")
+	require.Equal(t, held.LastModified, e.At, "and the time at which it was held")
+	b.CheckBooks(bank.Balances(100, 0))
+}
+
+// A process that died in the middle of a transfer, or between its finish and the
+// delivery, leaves the event to others. One that died before the finish leaves the
+// transfer to recovery, and the event of that.
+func TestDeadBeforeTheDelivery(t *testing.T) {
+	t.Parallel()
+	for name, what := range map[string]bank.Fault{"the finish is lost": bank.Lost, "its answer is lost": bank.AnswerLost} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := bank.NewWith(t, []transfer.Option{silent()}, 100, 0).WithIndexes()
+			dead := newInbox()
+			b.Dying(bank.Finish, what, func(ctx context.Context, c *transfer.Coordinator) error {
+				go func() { _ = c.Run(ctx) }()
+				_, err := c.Transfer(ctx, bank.Move("pay", "a", "b", 60))
+				return err
+			}, func(*mongo.Database) []transfer.Option {
+				return []transfer.Option{dead.option(), transfer.WithReturnAt(transfer.AtSuccess)}
+			})
+			require.Empty(t, dead.taken())
+			in := newInbox()
+			c := b.NewCoordinator(b.DB, in.option(), transfer.WithStallThreshold(0))
+			end := bank.InBackground(t, c)
+			in.await(t, 30*time.Second, "pay:succeeded")
+			end()
+			requireDelivered(b)
+			require.Len(t, in.taken()["pay:succeeded"], 1)
+			b.CheckBooks(bank.Balances(100, 0))
+		})
+	}
+}
+
+// A lease of 25 s keeps an event from others, by the server's clock, and no longer: who
+// had it in hand may be dead.
+func TestLease(t *testing.T) {
+	t.Parallel()
+	b := bank.NewWith(t, []transfer.Option{silent()}, 100, 0).WithIndexes()
+	b.MustMove("pay", 60)
+	inHand := func(due time.Duration) {
+		b.Change("transfers", "pay", bson.M{"$set": bson.M{
+			"outbox.0.due": time.Now().Add(due), "outbox.0.by": bson.NewObjectID(), "outbox.0.attempts": int64(1),
+		}})
+	}
+	in := newInbox()
+	inHand(time.Hour)
+	end := bank.InBackground(t, b.NewCoordinator(b.DB, in.option()))
+	defer end()
+	b.MustMove("next", 1)
+	in.await(t, 10*time.Second, "next:succeeded")
+	require.Len(t, in.taken(), 1, "it is in another hand")
+	inHand(-time.Second)
+	in.await(t, 10*time.Second, "pay:succeeded")
+	require.Equal(t, 2, in.taken()["pay:succeeded"][0].Attempt, "the first attempt counts")
+	requireDelivered(b)
+	b.CheckBooks(bank.Balances(100, 0))
+}
