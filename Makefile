@@ -2,9 +2,9 @@
 
 LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 VULN := golang.org/x/vuln/cmd/govulncheck@v1.8.0
-NESTED := examples/demo internal/bench internal/mongotest/container transferotel
+NESTED := examples/demo examples/events internal/bench internal/mongotest/container transferotel
 # Nested modules whose tests come with the others.
-TESTED := transferotel
+TESTED := examples/events transferotel
 STORIES := order hold marketplace refund statements
 CACHE := $(CURDIR)/.cache
 SERVER := go run ./internal/mongotest/withmongo
@@ -90,7 +90,7 @@ baseline: ## that nothing is slower than at another commit, BEFORE=HEAD~1, by 1 
 	cp internal/bench/go.mod internal/bench/go.sum $(CACHE)/before
 	go mod edit -replace github.com/mongotransfer/transfer=$(CACHE)/before/library $(CACHE)/before/go.mod
 	cd internal/bench && go build -modfile=$(CACHE)/before/go.mod -mod=mod -o $(CACHE)/before/bench \
-		-tags "$$(grep -qs AtSettled $(CACHE)/before/library/*.go || echo before)" .
+		-tags "$$(grep -qs AtSettled $(CACHE)/before/library/*.go || echo before),$$(grep -qs WithEvents $(CACHE)/before/library/*.go || echo eventless)" .
 	rm -rf $(CACHE)/before/library
 	cd internal/bench && go run . -baseline $(CACHE)/before/bench -only "$(GOALS)" -rounds $(ROUNDS)
 

@@ -86,6 +86,10 @@
 // stored with each transfer, and [Coordinator.List] finds transfers by it, page by page:
 // see [Query].Beyond. [Coordinator.Count] counts them.
 //
+// [WithEvents] has [Coordinator.Run] tell other systems what became of transfers: that
+// one is held, has succeeded or has failed. Each event is delivered at least once,
+// whatever crashes. [Coordinator.Redeliver] has it tried again if it was given up.
+//
 // # How long transfers are kept
 //
 // Transfers are kept for good, unless [WithRetention] lets the server remove the final

@@ -157,6 +157,8 @@ func aboutTransfers() []codeAdvice {
 		{WrongDigest, "Legs, effects or currency were changed by hand, and recovery leaves the transfer alone. Restore what was asked for."},
 		{WrongLegs, "This makes or loses money, and nobody could have asked for it. Find out who has written it."},
 		{WrongHold, compare},
+		{WrongOutbox, "Somebody has changed it by hand: no worker finds the event, or nothing ever purges the transfer. Tell the consumer " +
+			"what the record says, and remove the outbox by $unset; if keepUntil is there, rename it to purgeAt."},
 		{WrongReversal, "One of the two was restored or changed by hand, or was removed while others are kept. Compare both with " +
 			"their accounts before you reverse anything again."},
 		{Stalled, "Remove what stands in its way, if anything is named. Then see that Run or Recover works in a process that knows " +

@@ -26,7 +26,7 @@ func checkTransfer(t *Transfer, now time.Time, genuine func(document.Transfer) b
 		wrong func(*Transfer) string
 	}{
 		{WrongEpoch, wrongEpoch}, {WrongOpen, wrongOpen}, {WrongCommit, wrongCommit}, {WrongFailure, wrongFailure},
-		{WrongLegs, wrongLegs}, {WrongHold, wrongHold},
+		{WrongLegs, wrongLegs}, {WrongHold, wrongHold}, {WrongOutbox, wrongOutbox},
 		{WrongTime, func(t *Transfer) string { return wrongTime(t, now) }},
 	} {
 		if wrong := check.wrong(t); wrong != "" {
@@ -111,6 +111,48 @@ func wrongTime(t *Transfer, now time.Time) string {
 	}{{"createdAt", t.CreatedAt}, {"lastModified", t.LastModified}, {"committedAt", t.CommittedAt}, {"stuckAt", t.StuckAt}} {
 		if past.at.Sub(now) > clockTolerance {
 			return fmt.Sprintf("its %s, %s, is to come", past.field, past.at.Format(time.RFC3339Nano))
+		}
+	}
+	return ""
+}
+
+// wrongOutbox checks the outbox: workers find each event, and what keeps a transfer from
+// its purge is an event that waits.
+func wrongOutbox(t *Transfer) string {
+	waits := false
+	for _, u := range t.Undelivered() {
+		waits = waits || !u.GivenUp
+	}
+	switch wrong := wrongEvents(t); {
+	case wrong != "":
+		return wrong
+	case t.Kept && !t.State.Final():
+		return "its purge is dated"
+	case t.Kept && !waits:
+		return "its purge waits for an event, and there is none"
+	case waits && !t.PurgeAt.IsZero():
+		return "it is purged before its event is delivered"
+	}
+	return ""
+}
+
+// wrongEvents checks the events of the outbox, each by itself.
+func wrongEvents(t *Transfer) string {
+	if document.Absent(t.Outbox) {
+		return ""
+	}
+	entries, isArray := t.Outbox.ArrayOK()
+	values, _ := entries.Values()
+	undelivered := t.Undelivered()
+	if !isArray || len(undelivered) == 0 || len(undelivered) != len(values) {
+		return "its outbox holds something else than events"
+	}
+	for _, u := range undelivered {
+		switch {
+		case u.At.IsZero():
+			return fmt.Sprintf("its event %s has no time", u.Kind)
+		case u.Due.IsZero() && !u.GivenUp:
+			return fmt.Sprintf("no worker finds its event %s", u.Kind)
 		}
 	}
 	return ""

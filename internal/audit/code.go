@@ -70,6 +70,9 @@ const (
 	WrongLegs Code = "wrongLegs"
 	// WrongHold means that the fields of a hold contradict each other or the state.
 	WrongHold Code = "wrongHold"
+	// WrongOutbox means that an event can't be delivered, or that nothing keeps the
+	// transfer and it is not purged.
+	WrongOutbox Code = "wrongOutbox"
 	// WrongReversal means that a reversal and its original contradict each other.
 	WrongReversal Code = "wrongReversal"
 	// Stalled means that the transfer has stood still for too long.

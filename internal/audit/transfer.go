@@ -22,6 +22,8 @@ type Transfer struct {
 	// Odd are the fields of another type than the library stores, with their values as
 	// text.
 	Odd map[string]string
+	// Kept says that the time of the purge waits for events to be delivered.
+	Kept bool
 	// Reversals is its document as that of a participant of reversals.
 	// It is the zero value if there is no marker.
 	Reversals Document
@@ -31,7 +33,7 @@ type Transfer struct {
 func timeFields() []string {
 	return []string{
 		"createdAt", "lastModified", "committedAt", "notBefore", "askedNotBefore", "fundsUntil",
-		"stuckAt", "expiresAt", "purgeAt",
+		"stuckAt", "expiresAt", "purgeAt", "keepUntil",
 	}
 }
 
@@ -54,7 +56,7 @@ func (r *Reader) transfer(raw bson.Raw) *Transfer {
 	}
 	t := &Transfer{
 		Transfer: decoded, ID: document.IDText(raw.Lookup("_id")), Err: err,
-		Opened: !document.Absent(raw.Lookup("open")),
+		Opened: !document.Absent(raw.Lookup("open")), Kept: !document.Absent(raw.Lookup("keepUntil")),
 	}
 	t.expect(raw, "epoch", bson.TypeInt32, bson.TypeInt64)
 	for _, flag := range []string{"open", "hold", "held", "clean"} {

@@ -111,12 +111,28 @@ func contenders() []contender {
 			account: libraryAccount, transfer: libraryTransfer, open: openFloor, loops: func(n int) int { return min(n, loops) },
 		})
 	}
-	return append(list, contender{
+	return append(append(list, eventContenders()...), contender{
 		name:    "floor-plain",
 		promise: "nothing either; plain commands, without the driver's retryable writes, which cost the server one more write each",
 		account: libraryAccount, transfer: libraryTransfer, open: openFloor, loops: func(n int) int { return min(n, 2) },
 		client: []*options.ClientOptions{options.Client().SetRetryWrites(false)},
 	})
+}
+
+// eventContenders are the library with events.
+func eventContenders() []contender {
+	return []contender{
+		{
+			name:    "transfer-events",
+			promise: "the same, and each transfer leaves an event, which is delivered by processes that are not in the picture",
+			account: libraryAccount, transfer: libraryTransfer, open: openLibrary(withEvents()), marks: true,
+		},
+		{
+			name:    "transfer-delivering",
+			promise: "the same, and this process also delivers the events, to a handler that does nothing",
+			account: libraryAccount, transfer: libraryTransfer, open: openDelivering, marks: true,
+		},
+	}
 }
 
 // floors returns the names of the contenders for the floor, which is the best of them.

@@ -17,12 +17,13 @@ const (
 	few           = "few"
 	nodes3        = "three-nodes"
 	alone         = "alone"
+	events        = "events"
 )
 
 // goals returns the goal table.
 func goals() []claim {
 	// Those on three nodes come last, for which another deployment is started.
-	return slices.Concat(nativeGoals(), floorGoals(), aloneGoals(), fewGoals())
+	return slices.Concat(nativeGoals(), floorGoals(), aloneGoals(), eventGoals(), fewGoals())
 }
 
 // nativeGoals are those of many callers, against native transactions.
@@ -59,6 +60,22 @@ func floorGoals() []claim {
 				us, plainCells(floors(), by.load, 256)},
 			claim{by.group, text + "commands per transfer", 0.08, true, commands, us, nil},
 			claim{by.group, text + "processor time of the program per transfer, µs", math.NaN(), true, program, us, nil},
+		)
+	}
+	return list
+}
+
+// eventGoals are what events cost those who move money: to leave them, and to deliver
+// them on the same machine meanwhile.
+func eventGoals() []claim {
+	var list []claim
+	for _, load := range []string{"uniform", "hot"} {
+		off := plainCells([]string{"transfer"}, load, 256)
+		on, delivered := plainCell("transfer-events", load, 256), plainCell("transfer-delivering", load, 256)
+		text := load + ", 256 callers: transfers/s with events"
+		list = append(list,
+			claim{events, text + " against those without", 0.95, false, perSecond, on, off},
+			claim{events, text + " that this process delivers, against those without", math.NaN(), false, perSecond, delivered, off},
 		)
 	}
 	return list

@@ -11,6 +11,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/history"
 	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/outbox"
 	"github.com/mongotransfer/transfer/internal/queries"
 	"github.com/mongotransfer/transfer/internal/repair"
 	"github.com/mongotransfer/transfer/internal/retention"
@@ -50,6 +51,8 @@ type Config struct {
 	Shared int
 	// Retention is the time after which final transfers are purged. 0 purges none.
 	Retention time.Duration
+	// Events are the kinds of events. New sets none.
+	Events document.Events
 	// Now is the process's clock. New sets time.Now.
 	Now func() time.Time
 }
@@ -58,13 +61,15 @@ type Config struct {
 func NewRooms(c Config) (*Rooms, error) {
 	catalog, err := collections.New(collections.Config{
 		Transfers: c.Transfers, Ledgers: c.Ledgers, Documents: c.Documents,
-		Fields: c.Fields, IDs: c.IDs, Now: c.Now,
+		Fields: c.Fields, IDs: c.IDs, Events: c.Events, Now: c.Now,
 	})
 	if err != nil {
 		return nil, err
 	}
 	kept := retention.New(catalog, c.Retention)
-	store, err := mongostore.New(catalog, kept, mongostore.Limits{Markers: c.MarkerLimit, FenceBytes: c.FenceBytes, Shared: c.Shared})
+	store, err := mongostore.New(catalog, kept, mongostore.Limits{
+		Markers: c.MarkerLimit, FenceBytes: c.FenceBytes, Shared: c.Shared, Outbox: outbox.NewHand(c.Events, c.Now),
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -40,7 +40,7 @@ type damage struct {
 func damages() []damage {
 	return slices.Concat(
 		markerDamages(), doneDamages(), accountDamages(), transferDamages(), holdDamages(), reversalDamages(), effectDamages(),
-		stalledDamages(), timeDamages(),
+		stalledDamages(), timeDamages(), outboxDamages(),
 	)
 }
 
@@ -97,6 +97,31 @@ func markerDamages() []damage {
 			b.LeaveRecorded("t", 60)
 			b.Remove("accounts", "b")
 		}, []audit.Code{audit.MissingDocument}, "t"},
+	}
+}
+
+// outboxDamages are those of what is stored for events.
+func outboxDamages() []damage {
+	now := bson.NewDateTimeFromTime(time.Now())
+	event := func(changes bson.M) bson.A {
+		e := bson.M{"kind": "succeeded", "at": now, "due": now}
+		maps.Copy(e, changes)
+		return bson.A{e}
+	}
+	with := func(name string, fields bson.M) damage {
+		return damage{name, func(b *bank.Bank) {
+			b.MustMove("t", 60)
+			b.Change("transfers", "t", bson.M{"$set": fields})
+		}, []audit.Code{audit.WrongOutbox}, "t"}
+	}
+	return []damage{
+		with("an outbox that is a text", bson.M{"outbox": "succeeded"}),
+		with("an outbox without an event", bson.M{"outbox": bson.A{}}),
+		with("an event of no kind", bson.M{"outbox": event(bson.M{"kind": "moved"})}),
+		with("an event without a time", bson.M{"outbox": event(bson.M{"at": "today"})}),
+		with("an event that is never due", bson.M{"outbox": event(bson.M{"due": nil})}),
+		with("a purge that nobody dates", bson.M{"keepUntil": now}),
+		with("a purge before the delivery", bson.M{"outbox": event(nil), "purgeAt": bson.NewDateTimeFromTime(time.Now().Add(time.Hour))}),
 	}
 }
 
