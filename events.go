@@ -122,11 +122,11 @@ func (c *Coordinator) Redeliver(ctx context.Context, transferID string) error {
 	if err := document.CheckID(transferID); err != nil {
 		return invalid("transfer: %w", err)
 	}
-	if !c.catalog.Events.Any() {
-		return invalid("there are no events here: see WithEvents")
-	}
 	if err := c.readyForAny(ctx); err != nil {
 		return err
+	}
+	if !c.catalog.Events.Any() {
+		return invalid("there are no events here: see WithEvents")
 	}
 	filter, update := transition.Redeliver(transferID).Update()
 	var tries retry

@@ -256,6 +256,9 @@ func repairCalls() map[string]map[string]bad {
 		}), map[string]bad{"ledger": {func(ctx context.Context, c *transfer.Coordinator) error {
 			return c.RepairPending(ctx, "nowhere", "a")
 		}, "not registered"}}),
+		"Coordinator.Redeliver": withBadIDs(func(ctx context.Context, c *transfer.Coordinator, id string) error {
+			return c.Redeliver(ctx, id)
+		}),
 		"Coordinator.RepairOpen": withBadIDs(func(ctx context.Context, c *transfer.Coordinator, id string) error {
 			return c.RepairOpen(ctx, id)
 		}),

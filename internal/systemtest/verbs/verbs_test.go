@@ -107,6 +107,7 @@ func accountVerbs() map[string]method {
 			})
 		},
 		"Coordinator.RepairPending": func(ctx context.Context, c *transfer.Coordinator) error { return c.RepairPending(ctx, "", "a") },
+		"Coordinator.Redeliver":     func(ctx context.Context, c *transfer.Coordinator) error { return c.Redeliver(ctx, "t") },
 		"Coordinator.RepairOpen":    func(ctx context.Context, c *transfer.Coordinator) error { return c.RepairOpen(ctx, "t") },
 	}
 }
