@@ -126,6 +126,9 @@ func (c *Coordinator) Redeliver(ctx context.Context, transferID string) error {
 		return err
 	}
 	if !c.catalog.Events.Any() {
+		if _, err := c.stored(ctx, transferID); err != nil {
+			return err
+		}
 		return invalid("there are no events here: see WithEvents")
 	}
 	filter, update := transition.Redeliver(transferID).Update()

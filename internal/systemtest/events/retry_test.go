@@ -150,3 +150,35 @@ func TestPoisonedHoldsUpNobody(t *testing.T) {
 	require.Len(t, in.taken(), good)
 	b.CheckBooks(bank.Balances(10_000, 0))
 }
+
+// More handlers than run at once may hang, and not heed their context: the others have
+// their places after that.
+func TestDeafHandlersHoldUpNobody(t *testing.T) {
+	t.Parallel()
+	const deaf = 300
+	in := newInbox()
+	stuck := make(chan struct{})
+	in.judge = func(_ context.Context, e transfer.Event) error {
+		if e.Record.Metadata["hangs"] == true {
+			<-stuck
+		}
+		return nil
+	}
+	b := bank.NewWith(t, []transfer.Option{in.option()}, 10_000, 0).WithIndexes()
+	end := bank.InBackground(t, b.Coordinator)
+	var requests []transfer.Request
+	for i := range deaf {
+		req := bank.Move(fmt.Sprint("deaf", i), "a", "b", 1)
+		req.Metadata = map[string]any{"hangs": true}
+		requests = append(requests, req)
+	}
+	_, errs := b.TransferMany(t.Context(), requests)
+	for _, err := range errs {
+		require.NoError(t, err)
+	}
+	b.MustMove("good", 1)
+	in.await(t, 50*time.Second, "good:succeeded")
+	close(stuck)
+	end()
+	b.CheckBooks(bank.Balances(10_000, 0))
+}
