@@ -261,6 +261,7 @@ type storedFields struct {
 	Currency     string
 	Digest       document.Digest
 	Legs         bson.RawValue
+	Outbox       bson.RawValue
 	Others       bson.M `bson:",inline"`
 }
 
@@ -282,7 +283,7 @@ func (b *bank) readTransfer(document bson.Raw, i int) transfer {
 		}
 		t.Failure = fmt.Sprintf("%s, %s, %s", f.Failure.Code, where, f.Failure.Message)
 	}
-	if !f.suit(b.transfer(i)) {
+	if !f.suit(b.transfer(i)) || !slices.Equal(f.events(), f.leftEvents(b.events)) {
 		t.Others = document.String()
 	}
 	return t
@@ -302,6 +303,33 @@ func (f storedFields) suit(asked document.Transfer) bool {
 		(recent(f.LastModified) || f.LastModified.Equal(longAgo())) &&
 		(recent(f.CommittedAt) || f.CommittedAt.IsZero()) &&
 		len(f.Others) == 0
+}
+
+// events returns the kinds of the events that are stored.
+func (f storedFields) events() (kinds []document.EventKind) {
+	for _, e := range (document.Transfer{Outbox: f.Outbox}).Undelivered() {
+		kinds = append(kinds, e.Kind)
+	}
+	return kinds
+}
+
+// leftEvents returns the kinds of the events that have to be stored, as nobody delivers
+// them: each with its state, and none without it.
+func (f storedFields) leftEvents(of document.Events) (kinds []document.EventKind) {
+	if !of.Any() {
+		return nil
+	}
+	if f.Held {
+		kinds = append(kinds, document.EventHeld)
+	}
+	switch f.State {
+	case protocol.Success:
+		kinds = append(kinds, document.EventSucceeded)
+	case protocol.Fail:
+		kinds = append(kinds, document.EventFailed)
+	default:
+	}
+	return kinds
 }
 
 // recent reports whether a time is in the present, as far as the clocks of different

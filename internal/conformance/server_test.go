@@ -18,6 +18,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/fences"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/mongotest"
+	"github.com/mongotransfer/transfer/internal/outbox"
 	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/retention"
 	"github.com/mongotransfer/transfer/internal/simulate"
@@ -71,11 +72,15 @@ type bank struct {
 	names    renaming
 	stores   [2]*mongostore.Store
 	attempts []*mongostore.Attempt // by owner
+	events   document.Events       // that are left in the outboxes
 }
 
 // open stores the documents that a check begins with, in place of the old ones.
 func (s *server) open(t *rapid.T, sc scene) *bank {
 	b := &bank{server: s, t: t, scene: sc, names: newRenaming()}
+	if rapid.Bool().Draw(t, "events") {
+		b.events = document.Events{Failed: true, Held: true, Succeeded: true}
+	}
 	for i := range b.stores {
 		catalog, err := collections.New(collections.Config{
 			Transfers: s.transfers(),
@@ -85,10 +90,14 @@ func (s *server) open(t *rapid.T, sc scene) *bank {
 				Balance: "balance", Pending: "pending", Fence: "fence", Floor: "floor", Currency: "currency",
 				Closed: "closed", Frozen: "frozen",
 			},
-			Now: time.Now,
+			Events: b.events,
+			Now:    time.Now,
 		})
 		require.NoError(t, err)
-		limits := mongostore.Limits{Markers: sc.markerLimit, FenceBytes: fences.LeastMemory, Shared: sc.shared}
+		limits := mongostore.Limits{
+			Markers: sc.markerLimit, FenceBytes: fences.LeastMemory, Shared: sc.shared,
+			Outbox: outbox.NewHand(catalog.Events, time.Now),
+		}
 		store, err := mongostore.New(catalog, retention.New(catalog, 0), limits)
 		require.NoError(t, err)
 		b.stores[i] = store

@@ -153,6 +153,7 @@ func TestFailuresWait(t *testing.T) {
 		}
 		require.WithinDuration(t, time.Now().Add(transition.RetryAfter(int64(attempts))), got.Due, 10*time.Second)
 		require.NotContains(t, stored(b, id), "purgeAt")
+		require.Equal(t, bson.NewDateTimeFromTime(kept), stored(b, id)["keepUntil"], "the purge waits")
 	}
 	for attempts, wait := range map[int64]time.Duration{
 		1: time.Second, 2: 2 * time.Second, 9: 256 * time.Second, 10: 5 * time.Minute, 1 << 40: 5 * time.Minute,
