@@ -194,6 +194,9 @@ func (c *Coordinator) newOutbox(catalog *collections.Catalog, hand *outbox.Hand)
 	if handle := c.settings.events.Handle; handle != nil {
 		settings.Handle = func(ctx context.Context, e outbox.Event) error { return handle(ctx, eventFrom(e)) }
 	}
+	if done := c.settings.observer.EventDone; done != nil {
+		settings.Done = func(a outbox.Attempt) { done(eventInfo(a)) }
+	}
 	return outbox.New(settings)
 }
 
@@ -202,6 +205,14 @@ func eventFrom(e outbox.Event) Event {
 	return Event{
 		ID:   e.Transfer.ID + ":" + string(e.Kind),
 		Kind: EventKind(e.Kind), Record: recordOf(e.Transfer), At: e.At, Attempt: e.Attempt,
+	}
+}
+
+// eventInfo returns an attempt as an observer gets it.
+func eventInfo(a outbox.Attempt) EventInfo {
+	return EventInfo{
+		Context: a.Context, ID: eventFrom(a.Event).ID, Transfer: a.Transfer.ID, Kind: string(a.Kind), Attempt: a.Attempt,
+		GivenUp: a.GivenUp, Took: a.Took, Err: a.Err,
 	}
 }
 

@@ -83,8 +83,8 @@ type Stats struct {
 	// Stuck counts those that could not be finished when that was last tried, whichever
 	// state they are in: see [Record].Stuck.
 	Stuck int64
-	// Undelivered counts the events that are still to be delivered.
-	// There are no events yet, so it is 0.
+	// Undelivered counts the transfers with an event that was not delivered, given up or
+	// not: see [WithEvents].
 	Undelivered int64
 	// Oldest is since when the oldest should have come to its end, by the server's clock:
 	// since it was created, could begin or was committed, or since its hold has expired.

@@ -44,7 +44,26 @@ func (i *Insight) Count(ctx context.Context) (Stats, error) {
 			return stats, err
 		}
 	}
-	return stats, nil
+	stats.Undelivered, err = i.undelivered(ctx)
+	return stats, err
+}
+
+// undelivered counts the transfers that have an event to be delivered, or one that was
+// given up. The server reads as many entries of their index.
+func (i *Insight) undelivered(ctx context.Context) (int64, error) {
+	if !i.catalog.Events.Any() {
+		return 0, nil
+	}
+	pipeline := bson.A{
+		bson.D{{Key: "$match", Value: bson.D{document.HasUndelivered()}}},
+		bson.D{{Key: "$count", Value: "n"}},
+	}
+	found, err := wire.Aggregate(ctx, i.catalog.Majority, pipeline)
+	if err != nil || len(found) == 0 {
+		return 0, err
+	}
+	n, _ := found[0].Lookup("n").AsInt64OK()
+	return n, nil
 }
 
 // counted returns the counts of one pass over what is unfinished.

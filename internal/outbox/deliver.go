@@ -94,11 +94,24 @@ func (r *run) leave(e item) {
 	}
 }
 
-// handle calls the handler, and returns why the event counts as not delivered. One that
-// does not heed the end of its context goes on without its place.
+// handle calls the handler, and returns why the event counts as not delivered.
 func (r *run) handle(e item) error {
 	ctx, cancel := context.WithTimeout(r.handling, handlerLimit)
 	defer cancel()
+	begun := r.Now()
+	err := r.call(ctx, e)
+	if r.Done != nil {
+		r.Done(Attempt{
+			Event: e.Event, Context: ctx, Took: r.Now().Sub(begun), Err: err,
+			GivenUp: err != nil && e.Attempt >= r.MaxAttempts && r.handling.Err() == nil,
+		})
+	}
+	return err
+}
+
+// call calls the handler. One that does not heed the end of its context goes on without
+// its place.
+func (r *run) call(ctx context.Context, e item) error {
 	ended := make(chan error, 1)
 	go func() {
 		err := errExited

@@ -71,6 +71,19 @@ type Event struct {
 	Attempt int
 }
 
+// Attempt is an attempt to deliver an event.
+type Attempt struct {
+	Event
+	// Context is that of the handler.
+	Context context.Context
+	// Took is how long the handler took.
+	Took time.Duration
+	// GivenUp says that it has failed, and is not tried again.
+	GivenUp bool
+	// Err is why it has failed.
+	Err error
+}
+
 // Settings are what an outbox works with.
 type Settings struct {
 	// Catalog has the collection of the transfers.
@@ -88,6 +101,8 @@ type Settings struct {
 	// Handle delivers an event.
 	// Nil: this process delivers none.
 	Handle func(context.Context, Event) error
+	// Done, if there is one, is told of each attempt.
+	Done func(Attempt)
 	// MaxAttempts is how often an event is tried before it is given up.
 	MaxAttempts int
 }

@@ -105,6 +105,32 @@ func TestGivenUp(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
+// An observer is told of each attempt, and the stats count what is undelivered, given up
+// as well.
+func TestObserved(t *testing.T) {
+	t.Parallel()
+	told := make(chan transfer.EventInfo, 10)
+	observer := transfer.WithObserver(transfer.Observer{EventDone: func(i transfer.EventInfo) { told <- i }})
+	b := bank.NewWith(t, []transfer.Option{observer, transfer.WithEvents(transfer.EventHandler{
+		Handle: func(context.Context, transfer.Event) error { return errRefused }, MaxAttempts: 2,
+	})}, 100, 0).WithIndexes()
+	end := bank.InBackground(t, b.Coordinator)
+	b.MustMove("pay", 60)
+	for attempt := 1; attempt <= 2; attempt++ {
+		info := <-told
+		require.NotNil(t, info.Context)
+		info.Context, info.Took = nil, 0
+		require.Equal(t, transfer.EventInfo{
+			ID: "pay:succeeded", Transfer: "pay", Kind: "succeeded", Attempt: attempt, GivenUp: attempt == 2, Err: errRefused,
+		}, info)
+	}
+	end()
+	stats, err := b.Stats(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 1, stats.Undelivered)
+	b.CheckBooks(bank.Balances(100, 0))
+}
+
 // Events that are poisoned, and handlers that hang and don't heed their context, hold up
 // none of the others.
 func TestPoisonedHoldsUpNobody(t *testing.T) {
