@@ -118,13 +118,10 @@ func NewCoordinator(db *mongo.Database, opts ...Option) (*Coordinator, error) {
 		pulse:      pulse,
 		health:     recovery.NewHealth(now),
 		log:        s.logger,
-		now:        now,
 		wake:       make(chan struct{}, 1),
-
-		historyFrom: kept.HistoryFrom,
-		hurryUp:     running.HurryUp,
+		now:        now, historyFrom: kept.HistoryFrom, hurryUp: running.HurryUp,
 	}
-	c.outbox = c.newOutbox(catalog, hand)
+	c.outbox = c.newOutbox(hand)
 	return c, nil
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/outbox"
 	"github.com/mongotransfer/transfer/internal/protocol"
@@ -186,9 +185,9 @@ func (s *settings) checkEvents() error {
 }
 
 // newOutbox returns what delivers the events of a Coordinator.
-func (c *Coordinator) newOutbox(catalog *collections.Catalog, hand *outbox.Hand) *outbox.Outbox {
+func (c *Coordinator) newOutbox(hand *outbox.Hand) *outbox.Outbox {
 	settings := outbox.Settings{
-		Catalog: catalog, Queries: c.queries, Hand: hand, Log: c.log, Now: c.now, Ready: c.readyForAny,
+		Catalog: c.catalog, Queries: c.queries, Hand: hand, Log: c.log, Now: c.now, Ready: c.readyForAny,
 		MaxAttempts: cmp.Or(c.settings.events.MaxAttempts, defaultMaxAttempts),
 	}
 	if handle := c.settings.events.Handle; handle != nil {
