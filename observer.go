@@ -47,7 +47,6 @@ type Observer struct {
 	// The duration is how long the sweep took.
 	Swept func(RecoveryReport, time.Duration)
 	// EventDone is called after each attempt to deliver an event.
-	// Nothing delivers events yet, so it is not called.
 	EventDone func(EventInfo)
 	// Counted is called with what [Coordinator.Stats] returns, some four times a minute
 	// while Run works.

@@ -166,6 +166,7 @@ func ended(w *world) {
 
 func closed(w *world) {
 	w.transfer(move("t", "alice", "bob", 1))
+	w.note("Redeliver", nil, w.verbs.Redeliver(w.t.Context(), "nothing"))
 	w.note("Healthy", nil, w.verbs.Healthy(w.t.Context()))
 	w.note("Close", nil, w.verbs.Close(w.t.Context()))
 	w.note("Healthy", nil, w.verbs.Healthy(w.t.Context()))

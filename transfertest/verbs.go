@@ -25,6 +25,7 @@ type verbs interface {
 	Void(ctx context.Context, id string) (transfer.Record, error)
 	Extend(ctx context.Context, id string, expiresIn time.Duration) (transfer.Record, error)
 	Recover(ctx context.Context, opts ...transfer.RecoverOption) (transfer.RecoveryReport, error)
+	Redeliver(ctx context.Context, transferID string) error
 	Healthy(ctx context.Context) error
 	Close(ctx context.Context) error
 
@@ -133,6 +134,11 @@ func (f *Fake) Extend(ctx context.Context, id string, expiresIn time.Duration) (
 // Recover is as that of a Coordinator.
 func (f *Fake) Recover(ctx context.Context, opts ...transfer.RecoverOption) (transfer.RecoveryReport, error) {
 	return f.coordinator().Recover(ctx, opts...)
+}
+
+// Redeliver is as that of a Coordinator without events: a fake has none.
+func (f *Fake) Redeliver(ctx context.Context, transferID string) error {
+	return f.coordinator().Redeliver(ctx, transferID)
 }
 
 // Healthy is as that of a Coordinator.

@@ -47,6 +47,7 @@ type verbs interface {
 	Void(ctx context.Context, id string) (transfer.Record, error)
 	Extend(ctx context.Context, id string, expiresIn time.Duration) (transfer.Record, error)
 	Recover(ctx context.Context, opts ...transfer.RecoverOption) (transfer.RecoveryReport, error)
+	Redeliver(ctx context.Context, transferID string) error
 	Healthy(ctx context.Context) error
 	Close(ctx context.Context) error
 	Get(ctx context.Context, id string) (transfer.Record, error)
