@@ -72,7 +72,7 @@ type EventHandler struct {
 	// MaxAttempts is how often this process tries an event before it gives it up: see
 	// [Coordinator.Redeliver].
 	// An attempt counts when it is begun, so one counts, too, during which the process
-	// was killed.
+	// was killed: at 1, an event that it had in hand then is given up.
 	// Defaults to 20, which takes about an hour.
 	MaxAttempts int
 }

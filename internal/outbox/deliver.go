@@ -53,7 +53,7 @@ func (r *run) report(e item, err error) {
 	wait := transition.RetryAfter(int64(e.Attempt))
 	r.mu.Lock()
 	now := r.Now()
-	if due := now.Add(wait); r.due.Before(now) || due.Before(r.due) {
+	if due := now.Add(wait + markTime); r.due.Before(now) || due.Before(r.due) {
 		r.due = due
 	}
 	r.mu.Unlock()

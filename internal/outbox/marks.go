@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"sync"
@@ -125,7 +126,9 @@ func (m *marks) store() (again bool) {
 	for i, group := range groups {
 		statements[i] = m.run.statement(group)
 	}
-	done := wire.UpdateAll(m.run.storing, m.run.Catalog.Transfers, statements)
+	limited, cancel := context.WithTimeout(m.run.storing, wire.CommandLimit)
+	defer cancel()
+	done := wire.UpdateAll(limited, m.run.Catalog.Transfers, statements)
 	for i, verdict := range done.Verdicts {
 		group := groups[i]
 		if verdict.Err == nil {
@@ -200,19 +203,6 @@ func (o *Outbox) statement(group []mark) transition.Delivery {
 	default:
 		return transition.Undone(ids, first.kind, leases)
 	}
-}
-
-// portions returns transfers as one statement can change them: through a mongos each has
-// one of its own.
-func (o *Outbox) portions(ids []string) [][]string {
-	if !o.Catalog.Routed(o.Catalog.Transfers) {
-		return [][]string{ids}
-	}
-	each := make([][]string, len(ids))
-	for i := range ids {
-		each[i] = ids[i : i+1]
-	}
-	return each
 }
 
 // isStatementError reports whether the server has refused a statement, and not the whole

@@ -48,6 +48,10 @@ const (
 	maxDeaf = 1024
 	// searchPeriod is the time between two searches while nothing is found.
 	searchPeriod = time.Second
+	// crowdPause is the time until the next search where no place was free.
+	crowdPause = 50 * time.Millisecond
+	// markTime is how long it takes at most times to store what became of an event.
+	markTime = 100 * time.Millisecond
 	// searchPage is how many events a search takes in hand.
 	searchPage = 256
 	// drainLimit is how long handlers may go on when the worker ends, and markLimit how
@@ -116,7 +120,7 @@ type Outbox struct {
 
 	mu     sync.Mutex
 	warned map[string]time.Time // when a trouble was last logged as a warning
-	due    time.Time            // when something that has failed here is due, at the earliest
+	due    time.Time            // when something that has failed here is due; zero: not known
 	soon   chan struct{}        // receives a value when a search is worth while
 }
 

@@ -20,29 +20,33 @@ type run struct {
 	stop       context.CancelFunc
 	storing    context.Context // of what becomes of events
 	stopStores context.CancelFunc
+	stopSearch context.CancelFunc
 	ended      chan struct{} // closed when the worker has ended
 	loops      sync.WaitGroup
 	inHand     sync.WaitGroup
 	marks      marks
 }
 
-// begin begins to deliver. It searches until ctx ends, and takes what was left in the
-// hand until end is called.
+// begin begins to deliver. It searches until ctx ends or end is called, and takes what
+// was left in the hand until end is called.
 func (o *Outbox) begin(ctx context.Context) *run {
 	r := &run{Outbox: o, ended: make(chan struct{})}
 	lasting := wire.Detached(context.WithoutCancel(ctx))
 	r.handling, r.stop = context.WithCancel(lasting)
 	r.storing, r.stopStores = context.WithCancel(lasting)
+	searching, stopSearch := context.WithCancel(ctx)
+	r.stopSearch = stopSearch
 	r.marks.begin(r)
 	o.Hand.enter()
 	r.loops.Go(r.takeLeft)
-	r.loops.Go(func() { r.searchUntil(ctx) })
+	r.loops.Go(func() { r.searchUntil(searching) })
 	return r
 }
 
 // end lets what was begun come to its end, for a while.
 func (r *run) end() {
 	r.Hand.exit()
+	r.stopSearch()
 	close(r.ended)
 	patience := time.AfterFunc(drainLimit, r.stop)
 	r.loops.Wait()
@@ -90,9 +94,9 @@ func (r *run) dispatch(items []item, places int) {
 
 // searchUntil takes in hand, again and again, what others have left.
 func (r *run) searchUntil(ctx context.Context) {
-	for ctx.Err() == nil {
+	for beyond := 0; ctx.Err() == nil; {
 		pause := searchPeriod
-		found, err := r.search(ctx)
+		got, err := r.search(ctx, beyond)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -100,33 +104,48 @@ func (r *run) searchUntil(ctx context.Context) {
 			return
 		case err != nil:
 			r.trouble(ctx, "a look for undelivered events has failed", slog.Any(words.KeyCause, err))
-			pause = errorPause
-		case found == searchPage:
+			pause, beyond = errorPause, 0
+		case got.crowded:
+			pause = crowdPause
+		case got.more:
+			beyond += got.passed
 			continue
+		default:
+			beyond = 0
 		}
-		timer := time.NewTimer(min(pause, max(r.untilDue(), 0)))
+		timer := time.NewTimer(min(pause, r.untilDue()))
 		select {
 		case <-timer.C:
 		case <-r.soon:
-		case <-r.ended:
 		case <-ctx.Done():
 		}
 		timer.Stop()
 	}
 }
 
-// search takes events in hand that are due, as many as there is room for, and returns how
-// many transfers it has found.
+// found is what a search has come upon.
+type found struct {
+	// crowded says that there was no room for anything.
+	crowded bool
+	// more says that there may be others: it has found as many as there was room for.
+	more bool
+	// passed is how many transfers it has not got: others were faster, or the server
+	// refuses to change them. The next search goes on beyond these.
+	passed int
+}
+
+// search takes events in hand that are due, as many as there is room for, beyond some
+// that it has passed before.
 //
 // What it has taken it delivers, even if ctx ends meanwhile. Otherwise nobody would have
 // it in hand until the lease has run out.
-func (r *run) search(ctx context.Context) (found int, err error) {
+func (r *run) search(ctx context.Context, beyond int) (found, error) {
 	if err := r.Ready(ctx); err != nil {
-		return 0, err
+		return found{}, err
 	}
 	room := r.Hand.reserve(searchPage)
 	if room == 0 {
-		return 0, nil
+		return found{crowded: true}, nil
 	}
 	left := room
 	defer func() { r.Hand.release(left) }()
@@ -134,56 +153,64 @@ func (r *run) search(ctx context.Context) (found int, err error) {
 	defer cancel()
 	now, err := r.Catalog.ReachedTime(limited)
 	if err != nil {
-		return 0, err
+		return found{}, err
 	}
-	ids, err := r.Queries.Deliverable(limited, now, room)
+	ids, err := r.Queries.Deliverable(limited, now, beyond, room)
 	if err != nil || len(ids) == 0 {
-		return 0, err
+		return found{}, err
 	}
 	left = 0
 	b := batch{by: bson.NewObjectID(), since: r.Now(), ids: ids}
 	items, err := r.claim(b)
 	r.dispatch(items, room)
-	return len(ids), err
+	return found{more: len(ids) == room, passed: max(0, len(ids)-len(items))}, err
 }
 
 // claim takes the events of a batch in hand that are due, and returns those that it has
-// got.
+// got. It looks for them even where the answer was lost: nobody else takes what it has
+// got before the lease has run out.
 func (r *run) claim(b batch) (items []item, err error) {
 	ctx, cancel := context.WithTimeout(r.storing, startLimit)
 	defer cancel()
 	transfers := r.Catalog.Transfers
+	takes := []transition.Delivery{transition.Take(b.ids, b.by, r.MaxAttempts)}
+	if r.Catalog.Routed(transfers) {
+		takes = takeEach(b, r.MaxAttempts)
+	}
 	wire.InSession(ctx, transfers, func(ctx context.Context) {
-		for _, some := range r.portions(b.ids) {
-			take := transition.Take(some, b.by, r.MaxAttempts)
-			done := wire.UpdateAll(ctx, transfers, []transition.Delivery{take})
-			if refusedByOne(done.Verdicts[0], some) {
-				done = wire.UpdateAll(ctx, transfers, takeEach(some, b.by, r.MaxAttempts))
-			}
-			if err = done.Verdicts[0].Err; err != nil && !isStatementError(err) {
-				return
-			}
+		done := wire.UpdateAll(ctx, transfers, takes)
+		if len(takes) == 1 && refusedByOne(done.Verdicts[0], b.ids) {
+			done = wire.UpdateAll(ctx, transfers, takeEach(b, r.MaxAttempts))
 		}
 		items, err = r.read(ctx, b)
+		if refusal := done.Verdicts[0].Err; err == nil && len(items) == 0 && !isStatementError(refusal) {
+			err = refusal
+		}
 	})
 	return items, err
 }
 
-// takeEach takes the events of each transfer by a statement of its own.
-func takeEach(ids []string, by bson.ObjectID, most int) []transition.Delivery {
-	takes := make([]transition.Delivery, len(ids))
-	for i, id := range ids {
-		takes[i] = transition.Take([]string{id}, by, most)
+// takeEach takes the events of each transfer by a statement of its own, as it has to be
+// through a mongos, and where one of them may be why the server has refused all.
+func takeEach(b batch, most int) []transition.Delivery {
+	takes := make([]transition.Delivery, len(b.ids))
+	for i := range b.ids {
+		takes[i] = transition.Take(b.ids[i:i+1], b.by, most)
 	}
 	return takes
 }
 
-// untilDue returns for how long nothing that has failed here is due.
+// untilDue returns for how long to wait because nothing that has failed here is due: no
+// time at all once, when it is.
 func (r *run) untilDue() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.due.IsZero() {
 		return searchPeriod
 	}
-	return r.due.Sub(r.Now())
+	left := r.due.Sub(r.Now())
+	if left <= 0 {
+		r.due = time.Time{}
+	}
+	return max(0, left)
 }

@@ -196,7 +196,7 @@ func TestSearchReadsWhatIsUndelivered(t *testing.T) {
 		put(b, fmt.Sprint("given up", i), bson.A{bson.M{"kind": "succeeded", "at": time.Now(), "due": bson.MaxKey{}, "attempts": 20}}, nil)
 	}
 	b.Log.Take()
-	ids, err := b.Store.Deliverable(t.Context(), time.Now(), 10)
+	ids, err := b.Store.Deliverable(t.Context(), time.Now(), 0, 10)
 	require.NoError(t, err)
 	require.Equal(t, []string{"due"}, ids)
 	find := b.Log.Take()[0]
@@ -206,7 +206,7 @@ func TestSearchReadsWhatIsUndelivered(t *testing.T) {
 	for i := range 100 {
 		put(b, fmt.Sprint("more", i), bson.A{event("succeeded", time.Now().Add(-time.Minute), nil, 0)}, nil)
 	}
-	ids, err = b.Store.Deliverable(t.Context(), time.Now(), 10)
+	ids, err = b.Store.Deliverable(t.Context(), time.Now(), 0, 10)
 	require.NoError(t, err)
 	require.Len(t, ids, 10)
 	require.NotContains(t, ids, "due", "those that have been due for longest come first")

@@ -76,11 +76,11 @@ func (q *Queries) StillUnfinished(ctx context.Context, ids []string) ([]string, 
 }
 
 // Deliverable returns the IDs of transfers with an event that a worker may take in hand
-// at an instant, at most limit. The index has them in the order in which they come to be
-// due. To ask for that order would have the server read all of them first, because the
-// field is in an array.
-func (q *Queries) Deliverable(ctx context.Context, at time.Time, limit int) ([]string, error) {
-	find := options.Find().SetBatchSize(searchPage).SetLimit(int64(limit))
+// at an instant: at most limit, beyond as many as are passed over. The index has them in
+// the order in which they come to be due. To ask for that order would have the server
+// read all of them first, because the field is in an array.
+func (q *Queries) Deliverable(ctx context.Context, at time.Time, beyond, limit int) ([]string, error) {
+	find := options.Find().SetBatchSize(searchPage).SetSkip(int64(beyond)).SetLimit(int64(limit))
 	return q.findIDs(ctx, document.Deliverable(at), find)
 }
 
