@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer"
 	"github.com/mongotransfer/transfer/internal/engine"
@@ -202,4 +204,53 @@ func mark(a *audit, account, id string) {
 	document := a.accounts[account]
 	document.Pending = map[string]int64{id: 1}
 	a.accounts[account] = document
+}
+
+// The audit finds an event that was not delivered, one that is not true, one that came
+// twice and not as before, and what is left to be delivered.
+func TestAuditFindsEvents(t *testing.T) {
+	at := time.Now()
+	got := func(kind transfer.EventKind, state transfer.State) receipts {
+		return receipts{times: 1, first: receipt{ID: "t:" + string(kind), Kind: kind, Transfer: "t", State: state, At: at, Attempt: 1}}
+	}
+	posted := func() (*audit, map[string]receipts) {
+		a := &audit{findings: newFindings(), transfers: map[string]transferDocument{}}
+		a.transfers["t"] = transferDocument{ID: "t", State: transfer.StateSuccess, Hold: true, Held: true}
+		return a, map[string]receipts{
+			"t:held": got(transfer.EventHeld, transfer.StatePreparing), "t:succeeded": got(transfer.EventSucceeded, transfer.StateSuccess),
+		}
+	}
+	for want, spoil := range map[string]func(*audit, map[string]receipts){
+		"":                                      func(*audit, map[string]receipts) {},
+		"event t:held was never delivered":      func(_ *audit, r map[string]receipts) { delete(r, "t:held") },
+		"event t:succeeded was never delivered": func(_ *audit, r map[string]receipts) { delete(r, "t:succeeded") },
+		"event t:failed was delivered, and is none": func(_ *audit, r map[string]receipts) {
+			r["t:failed"] = got(transfer.EventFailed, transfer.StateFail)
+		},
+		"event t:succeeded came with a record in Committed": func(_ *audit, r map[string]receipts) {
+			r["t:succeeded"] = got(transfer.EventSucceeded, transfer.StateCommitted)
+		},
+		"transfer t has events left": func(a *audit, _ map[string]receipts) {
+			document := a.transfers["t"]
+			document.Outbox = []bson.M{{"kind": "succeeded"}}
+			a.transfers["t"] = document
+		},
+		", and then as ": func(_ *audit, r map[string]receipts) {
+			j := newJournal()
+			for _, when := range []time.Time{at, at.Add(time.Second)} {
+				j.delivered(receipt{ID: "t:held", Kind: transfer.EventHeld, Transfer: "t", At: when})
+			}
+			r["t:held"] = j.receiptsNow()["t:held"]
+		},
+	} {
+		a, delivered := posted()
+		spoil(a, delivered)
+		a.events(delivered)
+		_, told := a.findings.all()
+		if want == "" {
+			require.Empty(t, told)
+			continue
+		}
+		require.Contains(t, strings.Join(told, "\n"), want)
+	}
 }

@@ -81,7 +81,8 @@ func TestIdleRunIsVoid(t *testing.T) {
 	require.Error(t, report.Err())
 	missing := strings.Join(report.Missing, "\n")
 	for _, what := range []string{
-		"succeeded", "failed", "taken over", "cancelled", "snapshots", faultKillPrimary, faultStopPrimary, faultStepDown, failover,
+		"transfers that succeeded", "events that say succeeded", "events that say held", "failed",
+		"taken over", "cancelled", "snapshots", faultKillPrimary, faultStopPrimary, faultStepDown, failover,
 		faultKillWorker, faultStopWorker, "update accounts " + faultHold, "find accounts " + faultDelayAnswer, "insert transfers " + faultLate,
 		"findAndModify " + faultConcern, "hello " + faultClosed, "find " + faultNotPrimary, "when everything was over",
 	} {
@@ -96,6 +97,7 @@ func TestRunsAddUp(t *testing.T) {
 			Config: Default(), Transfers: map[transfer.State]int{transfer.StateSuccess: n}, Faults: map[event]int{{faultKillWorker, ""}: n},
 			Answers: map[event]int{{string(verbReverse), string(alreadyReversed)}: n}, Kinds: map[string]int{holdPosted: n},
 			Arrived: map[string]int{"update accounts": n}, Overtaken: n, Promised: n, Snapshots: n, Moving: n,
+			Events: map[transfer.EventKind]int{transfer.EventSucceeded: n}, Repeated: n,
 		}
 		r.Missing = r.missing()
 		return r

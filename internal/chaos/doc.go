@@ -10,8 +10,10 @@
 // submit (for now, for later, and for when the money is there), wait, cancel, hold,
 // extend, post, void and reverse, let holds expire, pay the same orders, ask again,
 // close, reopen, freeze and unfreeze accounts, and recover with a threshold of zero.
-// A worker reports each call and each answer to its parent on a pipe.
+// A worker reports each call, each answer and each event that it is given to its parent
+// on a pipe.
 // So when a worker is killed, no answer is lost except those that it never gave.
+// The handlers of events fail, panic and hang now and then.
 //
 // Meanwhile the parent
 //
@@ -26,13 +28,13 @@
 //     put in, in each currency, and that no order shows a payment before the payment is
 //     committed.
 //
-// At the end everything is healed, recovery runs until no transfer is open, and the
-// messages that were held back arrive.
+// At the end everything is healed, recovery runs until no transfer is open and no event
+// is left, and the messages that were held back arrive.
 // Then the audit compares
 //
 //   - each balance with what the successful transfers make of it;
 //   - each order with its payments;
-//   - each transfer with its reversals;
+//   - each transfer with its reversals, and with its events: each was delivered;
 //   - each answer that any caller ever got with what is stored.
 //
 // Accounts are closed, reopened, frozen and unfrozen too often to check every such

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
+
 	"github.com/mongotransfer/transfer"
 )
 
@@ -41,6 +43,11 @@ type transferDocument struct {
 
 	ExpiresAt    time.Time `bson:"expiresAt"`
 	LastModified time.Time `bson:"lastModified"`
+
+	// Outbox has the events that are to be delivered, and KeepUntil the time of a purge
+	// that waits for that.
+	Outbox    []bson.M  `bson:"outbox"`
+	KeepUntil time.Time `bson:"keepUntil"`
 
 	Reverses   string           `bson:"reverses"`
 	Part       bool             `bson:"part"`

@@ -66,7 +66,8 @@ const (
 	notReversible   word = "not reversible"
 )
 
-// entry is one line of a worker's report: the beginning of a call, or its answer.
+// entry is one line of a worker's report: the beginning of a call, its answer, or what
+// else has happened.
 type entry struct {
 	Call  string // the call's name
 	Verb  verb
@@ -95,6 +96,8 @@ type entry struct {
 	Began, Ended time.Time
 
 	Recovered *transfer.RecoveryReport
+	// Took is the receipt for an event. Then all else is empty.
+	Took *receipt
 }
 
 // early reports whether an answer without an error came before its caller wanted it.

@@ -14,17 +14,19 @@ import (
 // journal holds what all callers of all workers called, and how they were answered.
 type journal struct {
 	mu         sync.Mutex
-	asked      map[string]int   // how often each transfer was asked for
-	answers    []entry          // answered calls, and calls that never got an answer
-	pending    map[string]entry // calls that have no answer yet
-	words      map[event]int    // number of answers, by verb and word
-	recoveries map[string]int   // number of recovered transfers, by what became of them
-	strange    []string         // lines that no worker should write
+	asked      map[string]int       // how often each transfer was asked for
+	answers    []entry              // answered calls, and calls that never got an answer
+	pending    map[string]entry     // calls that have no answer yet
+	words      map[event]int        // number of answers, by verb and word
+	recoveries map[string]int       // number of recovered transfers, by what became of them
+	events     map[string]*receipts // the receipts for events, by event
+	strange    []string             // lines that no worker should write
 }
 
 func newJournal() *journal {
 	return &journal{
 		asked: map[string]int{}, pending: map[string]entry{}, words: map[event]int{}, recoveries: map[string]int{},
+		events: map[string]*receipts{},
 	}
 }
 
@@ -49,6 +51,10 @@ func (j *journal) read(output io.Reader) {
 }
 
 func (j *journal) enter(e entry) {
+	if e.Took != nil {
+		j.delivered(*e.Took)
+		return
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if e.Recovered != nil {

@@ -27,6 +27,9 @@ func (r Report) missing() []string {
 	} {
 		want(kind, r.Kinds[kind], 5)
 	}
+	want("events that say succeeded", r.Events[transfer.EventSucceeded], 100)
+	want("events that say failed", r.Events[transfer.EventFailed], 50)
+	want("events that say held", r.Events[transfer.EventHeld], 5)
 	want("holds extended", r.Answers[event{string(verbExtend), string(done)}], 5)
 	want("reversals of what was reversed", r.Answers[event{string(verbReverse), string(alreadyReversed)}], 1)
 	want("snapshots", r.Snapshots, 60)

@@ -34,6 +34,10 @@ type Report struct {
 	Faults map[event]int
 	// Arrived counts the messages that arrived after everything else was over, by kind.
 	Arrived map[string]int
+	// Events counts the events that were delivered, by kind, and Repeated those that were
+	// delivered more than once.
+	Events   map[transfer.EventKind]int
+	Repeated int
 	// Snapshots is the number of snapshots that were checked.
 	Snapshots int
 	// Moving is how many of the snapshots showed money in transit.
@@ -73,6 +77,8 @@ func (r *Report) add(earlier Report) {
 	addCounts(r.Kinds, earlier.Kinds)
 	addCounts(r.Faults, earlier.Faults)
 	addCounts(r.Arrived, earlier.Arrived)
+	addCounts(r.Events, earlier.Events)
+	r.Repeated += earlier.Repeated
 	r.Overtaken += earlier.Overtaken
 	r.Promised += earlier.Promised
 	r.Snapshots += earlier.Snapshots
@@ -92,7 +98,7 @@ func (r *run) report() Report {
 	report := Report{
 		Config: r.Config, Transfers: map[transfer.State]int{}, Kinds: map[string]int{},
 		Answers: r.journal.words, Recoveries: r.journal.recoveries,
-		Faults: r.tally.all(), Arrived: r.arrived,
+		Faults: r.tally.all(), Arrived: r.arrived, Events: map[transfer.EventKind]int{},
 		Doors: r.doorsCompared, Frozen: r.frozenCompared, Snapshots: r.checker.good, Moving: r.checker.moving, NoSnapshot: r.checker.failed,
 	}
 	for _, n := range r.journal.asked {
@@ -100,6 +106,12 @@ func (r *run) report() Report {
 	}
 	for _, line := range r.journal.strange {
 		r.findings.add("report", "a worker's report can't be read: %s", line)
+	}
+	for _, e := range r.journal.events {
+		report.Events[e.first.Kind]++
+		if e.times > 1 {
+			report.Repeated++
+		}
 	}
 	for _, t := range r.last.transfers {
 		report.Transfers[t.State]++
@@ -137,6 +149,8 @@ func (r Report) Print(out io.Writer) error {
 		line("answers to %s\t%s", v, counts(r.Answers, func(e event) (string, bool) { return e.at, e.what == string(v) }))
 	}
 	line("kinds\t%s", counts(r.Kinds, func(what string) (string, bool) { return what, true }))
+	line("events\t%s; %d more than once",
+		counts(r.Events, func(kind transfer.EventKind) (string, bool) { return string(kind), true }), r.Repeated)
 	line("accounts\t%d compared with the last answer to close or reopen them", r.Doors)
 	line("frozen\t%d compared with the last answer to freeze or unfreeze them", r.Frozen)
 	line("recovery\t%s", counts(r.Recoveries, func(what string) (string, bool) { return what, true }))

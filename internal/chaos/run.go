@@ -125,7 +125,8 @@ func (r *run) start(ctx context.Context) (err error) {
 		return err
 	}
 	r.db = r.client.Database(database)
-	if r.coord, err = transfer.NewCoordinator(r.db, documents(r.db), transfer.WithStallThreshold(0)); err != nil {
+	r.coord, err = transfer.NewCoordinator(r.db, documents(r.db), transfer.WithStallThreshold(0), eventful(r.journal.delivered))
+	if err != nil {
 		return err
 	}
 	if err := r.open(ctx); err != nil {
@@ -236,7 +237,7 @@ func (r *run) drain(ctx context.Context) {
 	pause(ctx, drainTime)
 }
 
-// recover runs recovery, alone, until no transfer is open.
+// recover runs recovery, alone, until no transfer is open and no event is left.
 func (r *run) recover(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, recoveryLimit)
 	defer cancel()
@@ -248,15 +249,19 @@ func (r *run) recover(ctx context.Context) {
 	defer end()
 	for {
 		report, err := r.coord.Recover(ctx)
-		open := int64(-1)
+		open, events := int64(-1), int64(-1)
 		if err == nil {
 			open, err = r.db.Collection("transfers").CountDocuments(ctx, bson.D{{Key: "open", Value: true}})
 		}
-		if err == nil && open == 0 {
+		if err == nil {
+			events, err = r.coord.Count(ctx, transfer.Query{Undelivered: true})
+		}
+		if err == nil && open == 0 && events == 0 {
 			return
 		}
 		if !pause(ctx, 100*time.Millisecond) {
-			r.findings.add("recovery", "recovery does not come to its end: %d transfers are open, the last sweep said %+v, %v", open, report, err)
+			r.findings.add("recovery", "recovery does not come to its end: %d transfers are open, and %d have events left; "+
+				"the last sweep said %+v, %v", open, events, report, err)
 			return
 		}
 	}
@@ -277,6 +282,7 @@ func (r *run) audit(ctx context.Context, when string) error {
 	a.holds(r.journal.answers)
 	a.reversals(r.journal.asked, r.journal.answers)
 	a.paidOrders()
+	a.events(r.journal.receiptsNow())
 	r.doorsCompared += a.doors(r.journal.answers, r.late.doors())
 	r.frozenCompared += a.frozen(r.journal.answers)
 	r.last = a

@@ -104,7 +104,8 @@ func (w *worker) work(ctx context.Context) error {
 		return err
 	}
 	db := client.Database(database)
-	coord, err := transfer.NewCoordinator(db, documents(db), transfer.WithStallThreshold(stallThreshold), transfer.WithReturnAt(w.returnAt()))
+	coord, err := transfer.NewCoordinator(db, documents(db), transfer.WithStallThreshold(stallThreshold), transfer.WithReturnAt(w.returnAt()),
+		eventful(func(r receipt) { w.report.write(entry{Took: &r}) }))
 	if err != nil {
 		return err
 	}
@@ -132,7 +133,7 @@ func (w *worker) recover(ctx context.Context, db *mongo.Database) {
 	rng := rand.New(rand.NewPCG(w.Seed, uint64(w.Slot)<<32+uint64(w.Life)))
 	for n := 0; between(ctx, rng, time.Second, 5*time.Second); n++ {
 		policy := []transfer.StallPolicy{transfer.Resume, transfer.RollBack}[rng.IntN(2)]
-		coord, err := transfer.NewCoordinator(db, documents(db), transfer.WithStallThreshold(0), transfer.WithStallPolicy(policy))
+		coord, err := transfer.NewCoordinator(db, documents(db), eventless(), transfer.WithStallThreshold(0), transfer.WithStallPolicy(policy))
 		if err != nil {
 			return
 		}
