@@ -40,8 +40,10 @@ type handler struct {
 	log   *slog.Logger
 	// clientHeader is the header field that names the client, "" if there is one client.
 	clientHeader string
-	phase        atomic.Int32
-	mux          *http.ServeMux
+	// webhook gets the events. Where it is nil, the log does.
+	webhook *webhook
+	phase   atomic.Int32
+	mux     *http.ServeMux
 }
 
 // newHandler returns a handler with all routes.

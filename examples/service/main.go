@@ -16,6 +16,11 @@
 //   - CLIENT_HEADER is the header field in which a proxy that authenticates the clients
 //     names them. Each client then has keys and transfers of its own. Without it there is
 //     one client. Set it for good: it becomes a part of what is stored.
+//   - WEBHOOK_URL is where events are sent: that a transfer has moved, has failed, or is
+//     held. Each comes at least once, whichever process dies. Without it, events go to
+//     the log.
+//   - ADMIN_ADDR is the address for those who operate the service: counts, and where a
+//     transfer stands. The default is localhost:8081. Let no client reach it.
 //
 // This command starts the service with a MongoDB server that ends with it:
 //
@@ -87,6 +92,10 @@
 // it for decimals.
 // /livez and /readyz are for the probes of Kubernetes, which docs/operations.md
 // describes.
+// Those who operate the service see what it does, and what keeps a transfer:
+//
+//	curl localhost:8081/debug/vars
+//	curl localhost:8081/explain/order-17
 package main
 
 import (
@@ -111,6 +120,7 @@ import (
 
 const (
 	defaultAddress  = "localhost:8080"
+	defaultAdmin    = "localhost:8081"
 	defaultDatabase = "payments"
 	defaultStall    = 30 * time.Second
 
@@ -138,7 +148,7 @@ func main() {
 	err := run(ctx, config{
 		uri: os.Getenv("MONGODB_URI"), address: os.Getenv("ADDR"),
 		database: os.Getenv("DATABASE"), stall: os.Getenv("STALL_THRESHOLD"),
-		clientHeader: os.Getenv("CLIENT_HEADER"),
+		clientHeader: os.Getenv("CLIENT_HEADER"), webhook: os.Getenv("WEBHOOK_URL"), admin: os.Getenv("ADMIN_ADDR"),
 	}, log)
 	stop()
 	if err != nil {
@@ -148,7 +158,7 @@ func main() {
 }
 
 // config holds the values of the environment variables.
-type config struct{ uri, address, database, stall, clientHeader string }
+type config struct{ uri, address, database, stall, clientHeader, webhook, admin string }
 
 // run connects to MongoDB, listens, and serves until ctx ends.
 func run(ctx context.Context, c config, log *slog.Logger) (err error) {
@@ -160,6 +170,10 @@ func run(ctx context.Context, c config, log *slog.Logger) (err error) {
 		if stall, err = time.ParseDuration(c.stall); err != nil {
 			return fmt.Errorf("STALL_THRESHOLD: %w", err)
 		}
+	}
+	hook, err := newWebhook(c.webhook)
+	if err != nil {
+		return err
 	}
 	client, err := mongo.Connect(options.Client().ApplyURI(c.uri))
 	if err != nil {
@@ -174,36 +188,55 @@ func run(ctx context.Context, c config, log *slog.Logger) (err error) {
 	if err != nil {
 		return err
 	}
-	db := client.Database(cmp.Or(c.database, defaultDatabase))
-	return serve(ctx, db, stall, c.clientHeader, listener, log)
+	admin, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cmp.Or(c.admin, defaultAdmin))
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	p := process{
+		db: client.Database(cmp.Or(c.database, defaultDatabase)), stall: stall, clientHeader: c.clientHeader, webhook: hook, log: log,
+	}
+	return p.serve(ctx, listener, admin)
+}
+
+// process is one process of the service.
+type process struct {
+	db           *mongo.Database
+	stall        time.Duration
+	clientHeader string
+	webhook      *webhook
+	log          *slog.Logger
 }
 
 // serve answers requests until ctx ends.
 // It answers probes at once, and all other requests when the coordinator is ready.
 // At the end it accepts no new requests, finishes those in progress, stops the worker,
 // and finishes the worker's transfers, in this order.
-func serve(
-	ctx context.Context, db *mongo.Database, stall time.Duration, clientHeader string, listener net.Listener, log *slog.Logger,
-) (err error) {
-	coord, err := transfer.NewCoordinator(db, transfer.WithLogger(log), transfer.WithStallThreshold(stall))
+func (p process) serve(ctx context.Context, listener, admin net.Listener) (err error) {
+	counts := new(metrics)
+	h := newHandler(nil, p.clientHeader, p.log)
+	h.webhook = p.webhook
+	coord, err := transfer.NewCoordinator(p.db,
+		transfer.WithLogger(p.log), transfer.WithStallThreshold(p.stall), transfer.WithObserver(counts.observer()),
+		transfer.WithEvents(transfer.EventHandler{Handle: h.deliver}))
 	if err != nil {
-		return errors.Join(err, listener.Close())
+		return errors.Join(err, listener.Close(), admin.Close())
 	}
+	h.coord = coord
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit)
 		defer cancel()
 		err = errors.Join(err, coord.Close(ctx))
 	}()
-	h := newHandler(coord, clientHeader, log)
-	server := &http.Server{Handler: h, ReadHeaderTimeout: readLimit, ReadTimeout: readLimit}
-	failures := make(chan error, 2)
-	go func() { failures <- server.Serve(listener) }() // Shutdown ends it.
+	failures := make(chan error, 3)
+	watched := start(newAdmin(coord, counts), admin, failures)
+	defer func() { err = errors.Join(err, watched.Close()) }()
+	server := start(h, listener, failures)
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutLimit)
 		defer cancel()
 		err = errors.Join(err, server.Shutdown(ctx))
 	}()
-	if err := prepare(ctx, coord, log); err != nil {
+	if err := prepare(ctx, coord, p.log); err != nil {
 		return err
 	}
 
@@ -217,17 +250,24 @@ func serve(
 	defer worker.Wait()
 	defer stopWorking()
 	h.phase.Store(serving)
-	log.Info("serving", "address", listener.Addr().String())
+	p.log.Info("serving", "address", listener.Addr().String(), "admin", admin.Addr().String())
 
 	select {
 	case <-ctx.Done():
-		log.Info("shutting down")
+		p.log.Info("shutting down")
 	case err = <-failures:
 	}
 	h.phase.Store(stopping)
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutLimit)
 	defer cancel()
 	return errors.Join(err, server.Shutdown(closing))
+}
+
+// start starts a server, which Shutdown or Close ends.
+func start(h http.Handler, listener net.Listener, failures chan<- error) *http.Server {
+	server := &http.Server{Handler: h, ReadHeaderTimeout: readLimit, ReadTimeout: readLimit}
+	go func() { failures <- server.Serve(listener) }()
+	return server
 }
 
 // prepare creates the indexes and finishes the transfers that have stalled.

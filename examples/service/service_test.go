@@ -49,7 +49,7 @@ func newService(t *testing.T, opts ...*options.ClientOptions) *service {
 
 func coordinator(t *testing.T, db *mongo.Database) *transfer.Coordinator {
 	t.Helper()
-	coord, err := transfer.NewCoordinator(db)
+	coord, err := transfer.NewCoordinator(db, transfer.WithEvents(transfer.EventHandler{}))
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -362,7 +362,10 @@ func TestServe(t *testing.T) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "localhost:0")
 	require.NoError(t, err)
 	ended := make(chan error, 1)
-	go func() { ended <- serve(ctx, db, defaultStall, "", listener, slog.New(slog.DiscardHandler)) }()
+	admin, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "localhost:0")
+	require.NoError(t, err)
+	served := process{db: db, stall: defaultStall, log: slog.New(slog.DiscardHandler)}
+	go func() { ended <- served.serve(ctx, listener, admin) }()
 	_, err = coord.Wait(ctx, "order-17")
 	require.NoError(t, err)
 
