@@ -47,7 +47,7 @@ LONG := EveryMessage|Failovers|TwoServers|Away|Silence|LostAnswer|UnderLoad|Unde
 LONG := $(LONG)|Dead|Repair|GivenUp|Fuzz|Example|HarmfulCollectionsAreRefused/clustered
 
 .PHONY: help test versions race demo stories bench claims baseline bench-quick simulate search teeth \
-	chaos soak-service share overload fuzz driver lint vulncheck
+	chaos soak-service soak share overload fuzz driver lint vulncheck
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-13s %s\n", $$1, $$2 }' Makefile
@@ -113,6 +113,9 @@ chaos: ## killed, frozen and cut-off processes and servers, for as long as FOR s
 
 soak-service: ## examples/service as three processes that are killed and lack a right, for as long as FOR says
 	go run ./internal/soak/cmd -for $(FOR)
+
+soak: ## the same with two processes, one of which is spared and judged by its memory and goroutines: FOR=20m
+	go run ./internal/soak/cmd -for $(FOR) -processes 2 -lasting
 
 share: ## one, two and four processes share BACKLOG submitted transfers: how many a second
 	TRANSFER_TEST_BACKLOG=$(BACKLOG) $(SERVER) go test -count=1 -timeout 60m -run '^TestProcessesShare$$' -v ./internal/systemtest/processes

@@ -13,11 +13,12 @@ import (
 
 // transferDocument is what the check reads of a transfer.
 type transferDocument struct {
-	ID      string `bson:"_id"`
-	State   string `bson:"state"`
-	Hold    bool   `bson:"hold"`
-	Held    bool   `bson:"held"`
-	Posted  *int64 `bson:"posted"`
+	ID      string   `bson:"_id"`
+	State   string   `bson:"state"`
+	Hold    bool     `bson:"hold"`
+	Held    bool     `bson:"held"`
+	Posted  *int64   `bson:"posted"`
+	Outbox  []bson.M `bson:"outbox"`
 	Failure struct {
 		Code string `bson:"code"`
 	} `bson:"failure"`
@@ -51,6 +52,9 @@ func (r *run) check(ctx context.Context) (findings []string, err error) {
 			}
 		}
 	}
+	if err := r.deliverRest(ctx); err != nil {
+		return nil, err
+	}
 	if transfers, err = readAll[transferDocument](ctx, r.owner.Database(database).Collection("transfers")); err != nil {
 		return nil, err
 	}
@@ -58,7 +62,10 @@ func (r *run) check(ctx context.Context) (findings []string, err error) {
 	if err != nil {
 		return nil, err
 	}
+	r.counts["transfers stored"] = len(transfers)
+	r.counts["events delivered"], r.counts["times that events were sent"], r.counts["events delivered more than once"] = r.hook.counts()
 	findings = append(r.balances(accounts, transfers), r.lies(transfers)...)
+	findings = append(findings, r.hook.events(transfers)...)
 	return r.audit(ctx, findings)
 }
 
@@ -129,6 +136,9 @@ func (a answer) trueOf(t transferDocument) bool {
 	case a.status == http.StatusAccepted && a.state == "moved":
 		// It has moved for good, and was answered before it was settled.
 		return t.State == "Success" && (a.verb != "post" || t.moved() == a.part)
+	case a.status == http.StatusAccepted && a.state == "failed":
+		// It was voided for good, and answered before the money was back.
+		return a.verb == "void" && t.State == "Fail" && t.Failure.Code == "voided"
 	}
 	return a.succeeded(t)
 }
@@ -138,6 +148,8 @@ func (a answer) succeeded(t transferDocument) bool {
 	switch a.verb {
 	case "transfer":
 		return a.status == http.StatusCreated && t.State == "Success"
+	case "schedule": // A worker runs it later, and it may be refused then.
+		return a.status == http.StatusAccepted || a.status == http.StatusCreated && t.State == "Success"
 	// A repeated request may get the later state as well.
 	case "hold":
 		return a.status == http.StatusAccepted && t.Hold && t.Held

@@ -44,8 +44,10 @@ func (c *client) work(ctx context.Context) {
 	for n := 0; ctx.Err() == nil; n++ {
 		id := fmt.Sprintf("%s-%d", c.name, n)
 		switch dice := c.rng.IntN(10); {
-		case dice < 6:
+		case dice < 5:
 			c.insist(ctx, c.move("transfer", id, ""))
+		case dice < 6:
+			c.insist(ctx, c.later(id))
 		case dice < 9:
 			c.hold(ctx, id)
 		case len(c.old) > 0:
@@ -65,6 +67,14 @@ func (c *client) move(verb, id, holdFor string) ask {
 	}
 	return ask{verb: verb, id: id, body: fmt.Sprintf(
 		`{"from": %q, "to": %q, "amount": %d, "holdFor": %q}`, account(from), account(to), amount, holdFor)}
+}
+
+// later returns a transfer that a worker runs a moment later.
+func (c *client) later(id string) ask {
+	a := c.move("schedule", id, "")
+	when := time.Now().Add(time.Second).UTC().Format(time.RFC3339Nano)
+	a.body = strings.Replace(a.body, `"holdFor": ""`, fmt.Sprintf(`"notBefore": %q`, when), 1)
+	return a
 }
 
 // hold holds money, and then posts a part of it, voids it, or leaves it to expire.
@@ -111,7 +121,7 @@ func (c *client) once(ctx context.Context, a ask) answer {
 	}
 	limited, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
-	target := "http://" + c.slots[c.rng.IntN(processes)].address + path
+	target := "http://" + c.slots[c.rng.IntN(len(c.slots))].address + path
 	request, err := http.NewRequestWithContext(limited, http.MethodPost, target, strings.NewReader(a.body))
 	got := answer{ask: a, word: unanswered}
 	if err != nil {

@@ -26,7 +26,7 @@ const (
 
 // slot is the place of one process of the service after another, at one address.
 type slot struct {
-	program, uri, address string
+	program, uri, address, admin, webhook string
 
 	mu      sync.Mutex
 	process *process
@@ -39,18 +39,23 @@ type process struct {
 	ended  chan struct{}
 }
 
-func newSlot(ctx context.Context, program, uri string) (*slot, error) {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
+func newSlot(ctx context.Context, program, uri, webhook string) (*slot, error) {
+	s := &slot{program: program, uri: uri, webhook: webhook}
+	for _, address := range []*string{&s.address, &s.admin} {
+		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = listener.Close() }() // The process listens there.
+		*address = listener.Addr().String()
 	}
-	return &slot{program: program, uri: uri, address: listener.Addr().String()}, listener.Close()
+	return s, nil
 }
 
 // start starts a process and waits until it is ready.
 func (s *slot) start(ctx context.Context) error {
 	p := &process{cmd: exec.Command(s.program), ended: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), "MONGODB_URI="+s.uri, "ADDR="+s.address,
+	p.cmd.Env = append(os.Environ(), "MONGODB_URI="+s.uri, "ADDR="+s.address, "ADMIN_ADDR="+s.admin, "WEBHOOK_URL="+s.webhook,
 		"DATABASE="+database, "STALL_THRESHOLD="+stall.String())
 	p.cmd.Stderr = &p.stderr
 	if err := p.cmd.Start(); err != nil {

@@ -11,8 +11,10 @@ import (
 
 // Report is the result of a run.
 type Report struct {
-	// Faults counts the faults by kind.
+	// Faults counts the faults by kind, and what else has happened.
 	Faults map[string]int
+	// Usage are lines that say what the processes needed over the time.
+	Usage []string
 	// Answers counts the final answers by outcome.
 	Answers map[string]int
 	// Findings are the findings of the check.
@@ -21,8 +23,13 @@ type Report struct {
 	Stolen []string
 }
 
-// Print prints the counts.
+// Print prints what the processes needed, the counts, and the number of findings.
 func (r Report) Print(out io.Writer) error {
+	for _, line := range r.Usage {
+		if _, err := fmt.Fprintln(out, line); err != nil {
+			return err
+		}
+	}
 	for _, counts := range []map[string]int{r.Faults, r.Answers} {
 		for _, what := range slices.Sorted(maps.Keys(counts)) {
 			if _, err := fmt.Fprintf(out, "%8d %s\n", counts[what], what); err != nil {
@@ -30,7 +37,8 @@ func (r Report) Print(out io.Writer) error {
 			}
 		}
 	}
-	return nil
+	_, err := fmt.Fprintf(out, "%8d findings\n", len(r.Findings))
+	return err
 }
 
 // Err returns an error if anything is wrong, or if the run proves nothing because it has
@@ -40,13 +48,13 @@ func (r Report) Err() error {
 		return fmt.Errorf("%d findings:\n%s", len(r.Findings), strings.Join(r.Findings, "\n"))
 	}
 	var missing []error
-	for _, what := range []string{"killed", "restarted", "right granted", "requests that met the missing right"} {
+	for _, what := range []string{"killed", "restarted", "right granted", "requests that met the missing right", "events delivered"} {
 		if r.Faults[what] == 0 {
 			missing = append(missing, fmt.Errorf("no process was, or no request: %s", what))
 		}
 	}
 	for _, what := range []string{
-		"transfer 201 ", "transfer 422 insufficientFunds", "hold 202 ", "post 200 ", "void 200 ", unanswered, repeated,
+		"transfer 201 ", "transfer 422 insufficientFunds", "schedule 202 ", "hold 202 ", "post 200 ", "void 200 ", unanswered, repeated,
 	} {
 		if r.Answers[what] == 0 {
 			missing = append(missing, fmt.Errorf("there was no answer: %s", what))

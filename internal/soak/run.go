@@ -22,23 +22,37 @@ import (
 )
 
 const (
-	processes = 3
-	database  = "soak"
-	world     = "world"
+	database = "soak"
+	world    = "world"
 	// openingBalance is the balance of each account at the beginning.
 	openingBalance = 1000
 	// stall is the stall threshold of the processes.
 	// It is short so that they take over from each other.
 	stall = 3 * time.Second
-	// endLimit is how long recovery and the check may take.
-	endLimit = 5 * time.Minute
+	// kills is how often each process is killed in a turn.
+	kills = 2
+	// calm is how long nothing is wrong in a turn where one process lasts.
+	calm = 15 * time.Second
+	// endLimit is how long recovery and the check may take, and deliveryLimit how long
+	// the delivery of what is left: longer than an event may be in one process's hand.
+	endLimit      = 5 * time.Minute
+	deliveryLimit = time.Minute
 )
+
+// errEnded says that the process has ended that was to last.
+var errEnded = errors.New("the process that was to last has ended")
 
 // Config describes a run.
 type Config struct {
 	// For is how long the load and the faults last: at least one turn of each fault.
 	// The default is 15 seconds.
 	For time.Duration
+	// Processes is the number of processes of the service. The default is 3.
+	Processes int
+	// Lasting says that the first process is neither killed nor restarted, so that its
+	// memory and its goroutines can be judged over the time.
+	// The default is that all are.
+	Lasting bool
 	// Clients is the number of clients. The default is 8.
 	Clients int
 	// Accounts is the number of accounts. The default is 12.
@@ -50,7 +64,17 @@ type Config struct {
 }
 
 // Default returns the configuration of a short run.
-func Default() Config { return Config{For: 15 * time.Second, Clients: 8, Accounts: 12} }
+func Default() Config {
+	return Config{For: 15 * time.Second, Processes: 3, Clients: 8, Accounts: 12}
+}
+
+// check returns an error if the run can't be.
+func (c Config) check() error {
+	if c.Processes < 1 || c.Processes < 2 && c.Lasting || c.Clients < 1 || c.Accounts < 2 {
+		return errors.New("a run has a process that is killed, a client and two accounts at least")
+	}
+	return nil
+}
 
 // run is one run of the harness.
 type run struct {
@@ -62,6 +86,8 @@ type run struct {
 	// It opens the accounts, and recovers at the end.
 	coord  *transfer.Coordinator
 	slots  []*slot
+	hook   *hook
+	usage  *usage
 	book   *book
 	counts map[string]int // of faults
 }
@@ -70,8 +96,11 @@ type run struct {
 // It writes its progress to the log.
 // An error says why there is no report.
 func Run(ctx context.Context, c Config, log io.Writer) (Report, error) {
+	if err := c.check(); err != nil {
+		return Report{}, err
+	}
 	begun := time.Now()
-	r := &run{Config: c, book: newBook(), counts: map[string]int{}}
+	r := &run{Config: c, book: newBook(), counts: map[string]int{}, usage: newUsage(c.Processes)}
 	r.say = func(format string, args ...any) {
 		at := time.Since(begun).Round(100 * time.Millisecond)
 		// Only progress is lost.
@@ -82,6 +111,10 @@ func Run(ctx context.Context, c Config, log io.Writer) (Report, error) {
 		return Report{}, err
 	}
 	defer func() { _ = server.Stop() }()
+	if r.hook, err = newHook(ctx); err != nil {
+		return Report{}, err
+	}
+	defer func() { _ = r.hook.server.Close() }()
 	defer r.killAll()
 	folder, err := os.MkdirTemp("", "soak-")
 	if err != nil {
@@ -92,14 +125,23 @@ func Run(ctx context.Context, c Config, log io.Writer) (Report, error) {
 		return Report{}, fmt.Errorf("set up: %w", err)
 	}
 	defer func() { _ = r.owner.Disconnect(context.WithoutCancel(ctx)) }()
-	if err := r.storm(ctx); err != nil {
+	live, err := r.watched(ctx)
+	if err != nil {
 		return Report{}, err
 	}
+	return r.judge(ctx, live)
+}
+
+// judge recovers what is left, and checks everything, once all processes have ended.
+func (r *run) judge(ctx context.Context, live []string) (Report, error) {
 	r.say("all processes are stopped; recovery, then the check")
 	ctx, cancel := context.WithTimeout(ctx, endLimit)
 	defer cancel()
 	findings, err := r.check(ctx)
-	report := Report{Faults: r.counts, Answers: r.book.counts(), Findings: findings}
+	if r.Lasting {
+		live = append(live, r.usage.drift(0)...)
+	}
+	report := Report{Faults: r.counts, Answers: r.book.counts(), Usage: r.usage.summary(), Findings: append(live, findings...)}
 	if err != nil || r.Theft == 0 {
 		return report, err
 	}
@@ -130,7 +172,7 @@ func (r *run) start(ctx context.Context, uri, folder string) error {
 		return err
 	}
 	db := r.owner.Database(database)
-	if r.coord, err = transfer.NewCoordinator(db, transfer.WithStallThreshold(0)); err != nil {
+	if r.coord, err = transfer.NewCoordinator(db, r.hook.option(), transfer.WithStallThreshold(0)); err != nil {
 		return err
 	}
 	if err := r.open(ctx); err != nil {
@@ -141,8 +183,8 @@ func (r *run) start(ctx context.Context, uri, folder string) error {
 		return err
 	}
 	_, host, _ := strings.Cut(uri, "@")
-	for range processes {
-		s, err := newSlot(ctx, program, r.users.uri(host))
+	for range r.Processes {
+		s, err := newSlot(ctx, program, r.users.uri(host), r.hook.address)
 		if err != nil {
 			return err
 		}
@@ -178,6 +220,31 @@ func (r *run) open(ctx context.Context) error {
 
 func account(n int) string { return fmt.Sprintf("account-%d", n) }
 
+// watched runs the storm, and meanwhile audits, and looks at what the processes need.
+func (r *run) watched(ctx context.Context) (findings []string, err error) {
+	watching, end := context.WithCancel(ctx)
+	defer end()
+	var looks sync.WaitGroup
+	defer looks.Wait()
+	looks.Go(func() { r.usage.watch(watching, r.slots) })
+	var audits int
+	var audited error
+	looks.Go(func() { findings, audits, audited = r.auditLive(watching) })
+	err = r.storm(ctx)
+	end()
+	looks.Wait()
+	r.counts["audits while the processes worked"] = audits
+	return findings, errors.Join(err, audited)
+}
+
+// mortal returns the processes that may be killed and restarted.
+func (r *run) mortal() []*slot {
+	if r.Lasting {
+		return r.slots[1:]
+	}
+	return r.slots
+}
+
 // storm runs the clients while the faults happen, and then stops all processes.
 func (r *run) storm(ctx context.Context) error {
 	working, end := context.WithCancel(ctx)
@@ -200,25 +267,31 @@ func (r *run) storm(ctx context.Context) error {
 	return err
 }
 
-// turn makes each fault happen once to each process.
+// turn makes each fault happen to each process.
 func (r *run) turn(ctx context.Context, turn int) error {
+	if r.Lasting {
+		r.say("turn %d: nothing is wrong for a while", turn+1)
+		pause(ctx, calm)
+	}
 	r.say("turn %d: a right is missing", turn+1)
 	if err := r.withoutRight(ctx); err != nil {
 		return err
 	}
 	r.say("turn %d: processes are killed", turn+1)
-	for _, s := range r.slots {
-		if err := s.kill(); err != nil {
-			return err
+	for range kills {
+		for _, s := range r.mortal() {
+			if err := s.kill(); err != nil {
+				return err
+			}
+			r.counts["killed"]++
+			if err := s.start(ctx); err != nil {
+				return err
+			}
+			pause(ctx, time.Second)
 		}
-		r.counts["killed"]++
-		if err := s.start(ctx); err != nil {
-			return err
-		}
-		pause(ctx, time.Second)
 	}
 	r.say("turn %d: a rolling restart", turn+1)
-	for _, s := range r.slots {
+	for _, s := range r.mortal() {
 		if err := s.end(); err != nil {
 			return err
 		}
@@ -252,6 +325,8 @@ func (r *run) withoutRight(ctx context.Context) error {
 	for n, s := range r.slots { // as Kubernetes restarts a container that has ended
 		if again, err := s.revive(ctx); err != nil {
 			return err
+		} else if again && n == 0 && r.Lasting {
+			return errEnded
 		} else if again {
 			r.say("process %d had ended without the right, and was started again", n+1)
 			r.counts["ended without the right"]++

@@ -1,5 +1,5 @@
-// Command cmd runs examples/service as three processes under faults, prints the answers
-// by outcome, and fails if anything is wrong.
+// Command cmd runs examples/service as several processes under faults, prints what they
+// needed and the answers by outcome, and fails if anything is wrong.
 // See package soak.
 package main
 
@@ -17,6 +17,8 @@ import (
 func main() {
 	config := soak.Default()
 	flag.DurationVar(&config.For, "for", config.For, "how long the load and the faults last")
+	flag.IntVar(&config.Processes, "processes", config.Processes, "processes of the service")
+	flag.BoolVar(&config.Lasting, "lasting", false, "whether the first process is spared, and judged by its memory and its goroutines")
 	flag.IntVar(&config.Clients, "clients", config.Clients, "clients")
 	flag.IntVar(&config.Accounts, "accounts", config.Accounts, "accounts")
 	flag.Parse()
