@@ -145,10 +145,13 @@ func (n *note) decodeFields(stored bson.RawValue) {
 	}
 }
 
-// decodeEvents reads the kinds of events. A release that does not know one of them would
-// not deliver it.
+// decodeEvents reads the kinds of events. A release that does not know one of them, or
+// how they are stored, would not deliver it.
 func (n *note) decodeEvents(stored bson.RawValue) {
-	kinds, _ := stored.ArrayOK()
+	kinds, isArray := stored.ArrayOK()
+	if !isArray {
+		n.unknown = append(n.unknown, "events")
+	}
 	for _, e := range wire.Elements(bson.Raw(kinds)) {
 		kind, _ := e.Value().StringValueOK()
 		n.events = append(n.events, kind)

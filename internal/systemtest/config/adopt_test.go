@@ -136,6 +136,7 @@ func TestNotesOfOtherReleases(t *testing.T) {
 			"a newer format":   {bson.M{"format": 3}, "this release writes format 2, and"},
 			"an older format":  {bson.M{"format": 0}, "this release writes format 2, and"},
 			"another event":    {bson.M{"events": bson.A{"archived"}}, `"events.archived" that this release does not know`},
+			"events in a form": {bson.M{"events": true}, `"events" that this release does not know`},
 			"something else":   {bson.M{"shards": 3}, `"shards" that this release does not know`},
 			"a field for more": {bson.M{"fields.rate": "rate"}, `"fields.rate" that this release does not know`},
 		} {
