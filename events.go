@@ -49,7 +49,8 @@ type Event struct {
 	// What was EventHeld may be in StateSuccess by then.
 	Record Record
 	// At is when the transfer came to be what Kind tells, by the server's clock.
-	// It is the same at every delivery.
+	// It is the same at every delivery, but for a hold that was marked twice because a
+	// message was late.
 	At time.Time
 	// Attempt counts the deliveries of this event that were begun, from 1.
 	Attempt int

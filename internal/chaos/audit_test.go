@@ -238,9 +238,9 @@ func TestAuditFindsEvents(t *testing.T) {
 		", and then as ": func(_ *audit, r map[string]receipts) {
 			j := newJournal()
 			for _, when := range []time.Time{at, at.Add(time.Second)} {
-				j.delivered(receipt{ID: "t:held", Kind: transfer.EventHeld, Transfer: "t", At: when})
+				j.delivered(receipt{ID: "t:succeeded", Kind: transfer.EventSucceeded, Transfer: "t", State: transfer.StateSuccess, At: when})
 			}
-			r["t:held"] = j.receiptsNow()["t:held"]
+			r["t:succeeded"] = j.receiptsNow()["t:succeeded"]
 		},
 	} {
 		a, delivered := posted()

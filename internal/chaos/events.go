@@ -88,7 +88,10 @@ func (j *journal) delivered(r receipt) {
 		known = &receipts{first: r}
 		j.events[r.ID] = known
 	}
-	if first := known.first; first.Kind != r.Kind || first.Transfer != r.Transfer || !first.At.Equal(r.At) {
+	first := known.first
+	// A hold that is marked once more, by a message that was late, has the time of that.
+	moved := !first.At.Equal(r.At) && r.Kind != transfer.EventHeld
+	if first.Kind != r.Kind || first.Transfer != r.Transfer || moved {
 		known.odd = &r
 	}
 	known.times++

@@ -38,8 +38,15 @@ func TestWhatCannotBeTakenHoldsUpNobody(t *testing.T) {
 		Handle: func(_ context.Context, e outbox.Event) error { delivered <- e; return nil },
 	})
 	err = o.Beside(t.Context(), func(context.Context) error {
-		e := <-delivered
-		assert.Equal(t, "sound", e.Transfer.ID)
+		limit := time.NewTimer(20 * time.Second)
+		defer limit.Stop()
+		select {
+		case e := <-delivered:
+			assert.Equal(t, "sound", e.Transfer.ID)
+		case <-limit.C:
+			assert.Fail(t, "what comes after it is not delivered")
+			return nil
+		}
 		b.Log.Take()
 		const span = 3 * time.Second
 		timer := time.NewTimer(span)

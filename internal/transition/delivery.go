@@ -61,10 +61,9 @@ func (d Delivery) Size() int {
 	return size
 }
 
-// Update returns the statement as a filter and an update.
+// Update returns the statement as a filter and an update of the first transfer.
 func (d Delivery) Update() (filter bson.D, update bson.A) {
-	in := bson.D{{Key: "$in", Value: d.IDs}}
-	return append(bson.D{{Key: "_id", Value: in}}, d.where...), d.update
+	return append(bson.D{{Key: "_id", Value: d.IDs[0]}}, d.where...), d.update
 }
 
 // Take takes the events of some transfers in hand that are due. One that was tried as
