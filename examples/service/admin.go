@@ -14,6 +14,7 @@ import (
 func newAdmin(coord *transfer.Coordinator, m *metrics) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /debug/vars", m)
+	// Whatever else shows a coordinator to them is mounted here, too.
 	mux.HandleFunc("GET /explain/{id}", func(w http.ResponseWriter, r *http.Request) { explain(w, r, coord) })
 	return mux
 }

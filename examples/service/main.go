@@ -18,7 +18,8 @@
 //     one client. Set it for good: it becomes a part of what is stored.
 //   - WEBHOOK_URL is where events are sent: that a transfer has moved, has failed, or is
 //     held. Each comes at least once, whichever process dies. Without it, events go to
-//     the log.
+//     the log. A database from before the service had events is refused: docs/events.md
+//     says how it is switched over.
 //   - ADMIN_ADDR is the address for those who operate the service: counts, and where a
 //     transfer stands. The default is localhost:8081. Let no client reach it.
 //
