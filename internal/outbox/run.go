@@ -200,13 +200,13 @@ func takeEach(b batch, most int) []transition.Delivery {
 	return takes
 }
 
-// untilDue returns for how long to wait because nothing that has failed here is due: no
-// time at all once, when it is.
+// untilDue returns for how long nothing that has failed here is due: no time at all once,
+// when it is, and at most the longest pause.
 func (r *run) untilDue() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.due.IsZero() {
-		return searchPeriod
+		return errorPause
 	}
 	left := r.due.Sub(r.Now())
 	if left <= 0 {

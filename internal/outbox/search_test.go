@@ -2,8 +2,10 @@ package outbox_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -57,4 +59,24 @@ func TestWhatCannotBeTakenHoldsUpNobody(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, delivered)
 	require.NotContains(t, stored(b, "sound"), "outbox")
+}
+
+// A worker that can't search, because of a right that is missing, say, asks again only
+// after some seconds.
+func TestTroubleIsNotRushed(t *testing.T) {
+	t.Parallel()
+	b := storetest.New(t, withEvents)
+	var asked atomic.Int64
+	o := outbox.New(outbox.Settings{
+		Catalog: b.Store.Catalog, Queries: b.Store.Queries, Hand: outbox.NewHand(all, time.Now),
+		Log: slog.New(slog.DiscardHandler), Now: time.Now, MaxAttempts: 20,
+		Ready:  func(context.Context) error { asked.Add(1); return errors.New("a right is missing") },
+		Handle: func(context.Context, outbox.Event) error { return nil },
+	})
+	require.NoError(t, o.Beside(t.Context(), func(context.Context) error {
+		timer := time.NewTimer(3 * time.Second)
+		<-timer.C
+		return nil
+	}))
+	require.EqualValues(t, 1, asked.Load())
 }
