@@ -120,6 +120,36 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
+// The money of what is run at its deadline is counted for nobody else until that has
+// ended, whether it had waited to the end or nobody had looked at it.
+// So is that of one which the look expects to be refused: it may be wrong by then.
+func TestMoneyIsKeptForWhatIsRun(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.Put(storetest.Account("alice", nil), storetest.Account("bob", nil), storetest.Account("carol", bson.M{"frozen": true}))
+	legs := []document.Leg{d.Leg("alice", -60), d.Leg("bob", 60)} // alice has 100
+	ended := d.submitted("ended", time.Now().Add(time.Hour), legs...)
+	ended.NotBefore = ended.FundsUntil
+	second := d.submitted("second", time.Now().Add(time.Hour), legs...)
+	for _, first := range []document.Transfer{
+		d.submitted("past", time.Now().Add(-time.Hour), legs...),
+		ended,
+		d.submitted("frozen", time.Now().Add(time.Hour), d.Leg("alice", -60), d.Leg("carol", 60)),
+	} {
+		admitted, over, err := d.patience.Admit(t.Context(), first)
+		require.NoError(t, err)
+		require.True(t, admitted)
+		d.requireAdmitted(false, second)
+		over()
+		require.Empty(t, d.patience.promises.kept, "nothing is kept for ever")
+	}
+	d.requireAdmitted(true, second)
+	_, over, err := d.patience.Admit(t.Context(), d.submitted("never", time.Time{}, legs...))
+	require.NoError(t, err)
+	d.requireAdmitted(true, second)
+	over()
+}
+
 // Only the lack of funds is worth a wait, and the floor, other debits and every payer
 // count.
 // Whatever else would be refused is run at once, to be refused.

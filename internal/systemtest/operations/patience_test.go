@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer"
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
@@ -244,23 +245,35 @@ func TestOneWorkerCountsMoneyOnce(t *testing.T) {
 
 // Money is not counted twice while a debit is on its way, however long that takes: who
 // looks meanwhile goes on waiting, and does not take the money of who was first.
+// That holds as well for what is run because its deadline has come.
 func TestMoneyIsKeptForADebitUnderWay(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 0, 0).WithIndexes()
-	w := &bank.Wire{Is: commandWith("update", "pending.first"), What: bank.Swallowed}
-	end := bank.InBackground(t, b.NewCoordinator(b.Through(w.Client())))
-	submit(b, patient("first", 60))
-	waiting(b, "first", 1)
-	b.SetField("accounts", "a", "balance", int64(100))
-	require.Eventually(t, w.HasStruck, 5*time.Minute, time.Millisecond)
-	submit(b, patient("second", 60))
-	_, err := b.Wait(t.Context(), "first")
-	require.NoError(t, err)
-	require.Equal(t, transfer.StateInitiated, waiting(b, "second", 1).State)
-	end()
-	require.Equal(t, bank.Balances(40, 60), b.Balances())
-	b.CancelWaiting()
-	b.CheckBooks(bank.Balances(100, 0))
+	past := time.Now().Add(-time.Minute).UTC().Truncate(time.Millisecond)
+	for name, change := range map[string]bson.M{
+		"the money has come":             {"notBefore": past},
+		"its deadline has come":          {"notBefore": past, "fundsUntil": past.Add(time.Second)},
+		"it has waited for its deadline": {"notBefore": past, "fundsUntil": past, "postponed": int64(3)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := bank.New(t, 0, 0).WithIndexes()
+			w := &bank.Wire{Is: commandWith("update", "pending.first"), What: bank.Swallowed}
+			end := bank.InBackground(t, b.NewCoordinator(b.Through(w.Client())))
+			submit(b, patient("first", 60))
+			waiting(b, "first", 1)
+			b.Change("transfers", "first", bson.M{"$set": change})
+			b.SetField("accounts", "a", "balance", int64(100))
+			require.Eventually(t, w.HasStruck, 5*time.Minute, time.Millisecond)
+			submit(b, patient("second", 60))
+			_, err := b.Wait(t.Context(), "first")
+			require.NoError(t, err)
+			require.Equal(t, transfer.StateInitiated, waiting(b, "second", 1).State)
+			end()
+			require.Equal(t, bank.Balances(40, 60), b.Balances())
+			b.CancelWaiting()
+			b.CheckBooks(bank.Balances(100, 0))
+		})
+	}
 }
 
 // A transfer that was changed since it was stored is not put off: who would run it says
