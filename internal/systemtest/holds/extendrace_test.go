@@ -19,9 +19,12 @@ import (
 )
 
 // heldBack returns the options of a client that stops before the first of some commands,
-// until it is released.
-func heldBack(is func(command bson.Raw) bool) (opts *options.ClientOptions, reached, released chan struct{}) {
-	reached, released = make(chan struct{}), make(chan struct{})
+// until it is released: at the latest when the test ends.
+func heldBack(t *testing.T, is func(command bson.Raw) bool) (opts *options.ClientOptions, reached chan struct{}, release func()) {
+	t.Helper()
+	reached, released := make(chan struct{}), make(chan struct{})
+	release = sync.OnceFunc(func() { close(released) })
+	t.Cleanup(release)
 	var once sync.Once
 	return options.Client().SetMonitor(&event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
 		if is(e.Command) {
@@ -30,7 +33,7 @@ func heldBack(is func(command bson.Raw) bool) (opts *options.ClientOptions, reac
 				<-released
 			})
 		}
-	}}), reached, released
+	}}), reached, release
 }
 
 // sentToTransfers selects the commands of a name that are sent to the transfers.
@@ -52,20 +55,20 @@ func TestExtendedHoldIsNotVoided(t *testing.T) {
 			b := bank.New(t, 100, 0).WithIndexes()
 			held := b.MustHold("h", 60, time.Hour)
 			b.Expire("h")
-			client, reached, released := heldBack(sentToTransfers(command))
+			client, reached, release := heldBack(t, sentToTransfers(command))
 			c := b.NewCoordinator(b.Through(client))
 			swept := make(chan error, 1)
 			go func() {
 				_, err := c.Recover(t.Context())
 				swept <- err
 			}()
-			<-reached
+			bank.Within(t, reached)
 			// Another primary has come, whose clock is behind.
 			b.Change("transfers", "h", bson.M{"$set": bson.M{"expiresAt": held.ExpiresAt}})
 			rec, err := b.Extend(t.Context(), "h", 2*time.Hour)
-			close(released)
+			release()
 			require.NoError(t, err)
-			require.NoError(t, <-swept)
+			require.NoError(t, bank.Within(t, swept))
 			now, err := b.Get(t.Context(), "h")
 			require.NoError(t, err)
 			require.Equal(t, rec, now)
@@ -120,7 +123,7 @@ func TestVoidOfWhatIsExtended(t *testing.T) {
 			t.Parallel()
 			b := bank.New(t, 100, 0)
 			b.MustHold("h", 60, time.Hour)
-			client, reached, released := heldBack(sentToTransfers("update")) // it has claimed the hold
+			client, reached, release := heldBack(t, sentToTransfers("update")) // it has claimed the hold
 			c := b.NewCoordinator(b.Through(client))
 			decided := make(chan transfer.Record, 1)
 			go func() {
@@ -128,12 +131,12 @@ func TestVoidOfWhatIsExtended(t *testing.T) {
 				assert.NoError(t, err)
 				decided <- rec
 			}()
-			<-reached
+			bank.Within(t, reached)
 			rec, err := b.Extend(t.Context(), "h", 2*time.Hour)
-			close(released)
+			release()
 			require.NoError(t, err)
 			require.True(t, rec.Held)
-			ended := <-decided
+			ended := bank.Within(t, decided)
 			require.Equal(t, transfer.StateFail, ended.State)
 			require.Equal(t, code, ended.Failure.Code)
 			require.Equal(t, rec.ExpiresAt.UTC(), ended.ExpiresAt.UTC())
@@ -173,18 +176,18 @@ func TestExtendThatComesSecond(t *testing.T) {
 			t.Parallel()
 			b := bank.New(t, 100, 0)
 			b.MustHold("h", 60, time.Hour)
-			client, reached, released := heldBack(sentToTransfers("findAndModify"))
+			client, reached, release := heldBack(t, sentToTransfers("findAndModify"))
 			c := b.NewCoordinator(b.Through(client))
 			told := make(chan error, 1)
 			go func() {
 				_, err := c.Extend(t.Context(), "h", 2*time.Hour)
 				told <- err
 			}()
-			<-reached
+			bank.Within(t, reached)
 			err := row.first(b)
-			close(released)
+			release()
 			require.NoError(t, err)
-			err = <-told
+			err = bank.Within(t, told)
 			require.ErrorIs(t, err, row.want)
 			require.NotErrorIs(t, err, transfer.ErrInDoubt)
 			b.ExpireAll()
@@ -309,7 +312,7 @@ func wordOf(t *testing.T, err error) string {
 			return one.Error()
 		}
 	}
-	require.NoError(t, err)
+	assert.NoError(t, err)
 	return "extended"
 }
 

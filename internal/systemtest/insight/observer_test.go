@@ -27,17 +27,12 @@ type watcher struct {
 	takeovers []transfer.TakeoverInfo
 	swept     []transfer.RecoveryReport
 	counted   []transfer.Stats
-	arrived   *sync.Cond
 }
 
 // spanKey is the key of what TransferStarted puts into a context.
 type spanKey struct{}
 
-func newWatcher() *watcher {
-	w := &watcher{inFlight: map[string]int{}}
-	w.arrived = sync.NewCond(&w.mu)
-	return w
-}
+func newWatcher() *watcher { return &watcher{inFlight: map[string]int{}} }
 
 // observer returns an observer that tells the watcher all.
 func (w *watcher) observer() transfer.Observer {
@@ -45,7 +40,6 @@ func (w *watcher) observer() transfer.Observer {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		f()
-		w.arrived.Broadcast()
 	}
 	return transfer.Observer{
 		TransferStarted: func(ctx context.Context, s transfer.TransferStart) context.Context {
@@ -69,12 +63,13 @@ func (w *watcher) observer() transfer.Observer {
 }
 
 // await waits until a condition holds of what was recorded.
-func (w *watcher) await(holds func() bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for !holds() {
-		w.arrived.Wait()
-	}
+func (w *watcher) await(t *testing.T, holds func() bool) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return holds()
+	}, 5*time.Minute, time.Millisecond)
 }
 
 // take returns the calls that have ended, and forgets them.
@@ -107,24 +102,6 @@ func namesOf(stages []transfer.Stage) (names []string) {
 	return names
 }
 
-// withoutDoubt leaves out looks that are not expected, and what was done again after one:
-// a busy machine answers a command too late, and then its effect is looked up.
-func withoutDoubt(want, got []string) (names []string) {
-	looked := false
-	for _, name := range got {
-		n := len(names)
-		expected := n < len(want) && name == want[n]
-		again := looked && n > 0 && name == names[n-1]
-		switch {
-		case !expected && name == "look":
-			looked = true
-		case expected || !again:
-			names, looked = append(names, name), false
-		}
-	}
-	return names
-}
-
 // requireCall requires that one call was told, and what of it.
 func (w *watcher) requireCall(t *testing.T, want string, stages []string, failure error) {
 	t.Helper()
@@ -135,7 +112,7 @@ func (w *watcher) requireCall(t *testing.T, want string, stages []string, failur
 	require.Equal(t, failure, info.Err)
 	require.Equal(t, transfer.OutcomeOf(failure), info.Outcome)
 	require.Equal(t, info.Verb+" "+info.ID, info.Context.Value(spanKey{}))
-	require.Equal(t, stages, withoutDoubt(stages, namesOf(info.Stages)))
+	require.Equal(t, stages, bank.WithoutDoubt(stages, namesOf(info.Stages)))
 	until := info.Begun
 	for n, s := range info.Stages {
 		require.False(t, s.Begun.Before(until), "%v", info.Stages)
@@ -225,7 +202,7 @@ func TestObserverSeesWork(t *testing.T) {
 
 	b.MustSubmit("submitted")
 	end := bank.InBackground(t, c)
-	w.await(func() bool { return len(w.done) > 0 && len(w.counted) > 0 && len(w.swept) > 1 })
+	w.await(t, func() bool { return len(w.done) > 0 && len(w.counted) > 0 && len(w.swept) > 1 })
 	end()
 	require.Equal(t, "run submitted Moved Success\n", toldOf(w.take()[0]))
 	w.requireBalanced(t)

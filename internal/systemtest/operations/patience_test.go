@@ -362,7 +362,7 @@ func TestWorkerDiesAtALook(t *testing.T) {
 			go func() { ended <- dying.Run(ctx) }()
 			<-ctx.Done()
 			bank.Kill(dying)
-			require.NoError(t, <-ended)
+			require.NoError(t, bank.Within(t, ended))
 			require.True(t, w.HasStruck())
 			require.Equal(t, bank.Balances(10, 0), b.Balances())
 			b.SetField("accounts", "a", "balance", int64(60))

@@ -91,7 +91,7 @@ func TestLivingIsLeftAlone(t *testing.T) {
 	span := time.NewTimer(2 * soon)
 	<-span.C
 	require.NoError(t, set.Resume(0))
-	got := <-answered
+	got := bank.Within(t, answered)
 	requireAlone(t, got.rec, got.err)
 	end()
 	bank.RequireLedgers(t, c, map[string]int64{"": 38, "other": 61})

@@ -34,7 +34,7 @@ func TestGracefulStop(t *testing.T) {
 	}, eventually, time.Millisecond)
 	stopped := time.Now()
 	stop()
-	require.NoError(t, <-ended)
+	require.NoError(t, bank.Within(t, ended))
 	require.Less(t, time.Since(stopped), drainLimit+soon)
 
 	const deadline = time.Second

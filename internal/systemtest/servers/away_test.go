@@ -70,14 +70,14 @@ func TestWorkerPassesOverAClusterThatIsAway(t *testing.T) {
 			s := bank.NewSearches()
 			worker := b.NewCoordinator(b.Through(s.Client()), mute(b), transfer.WithStallThreshold(row.threshold))
 			end := bank.InBackground(t, worker)
-			<-s.Stalled // the sweep has searched for expired holds too, and the next such sweep is a threshold away
+			bank.Within(t, s.Stalled) // the sweep has searched for expired holds too, and the next such sweep is a threshold away
 			far := b.Plant("far", 20, row.away)
 			begun := row.begun(s)
 			select {
 			case <-begun: // before the transfers were there
 			default:
 			}
-			<-begun
+			bank.Within(t, begun)
 			since := time.Now()
 			row.near(b)
 			require.Eventually(t, func() bool {

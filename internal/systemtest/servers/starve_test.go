@@ -272,7 +272,7 @@ func TestStalledAmongTheDead(t *testing.T) {
 			require.Less(t, time.Since(begun), 12*time.Second, "it has waited until the others were given up, after 30 s")
 			bank.Kill(c)
 			cancel()
-			<-done
+			bank.Within(t, done)
 			end := bank.InBackground(t, a.NewCoordinator(a.DB, append(a.nearby(), transfer.WithStallThreshold(time.Second))...))
 			a.done()
 			end()

@@ -191,7 +191,7 @@ func underWay(
 	release = func() { over.Do(func() { close(released) }) }
 	b.T.Cleanup(release)
 	told = bank.CallAll(1, func(int) (transfer.Record, error) { return c.Transfer(ctx, bank.Move(id, "a", "b", 60)) })
-	<-claimed
+	bank.Within(b.T, claimed)
 	return c, release, told
 }
 
