@@ -33,12 +33,11 @@ func submit(b *bank.Bank, requests ...transfer.Request) {
 // waiting waits until a worker has put a transfer off at least so often, and returns it.
 func waiting(b *bank.Bank, id string, postponed int) (rec transfer.Record) {
 	b.T.Helper()
-	require.Eventually(b.T, func() bool {
+	bank.Until(b.T, 10*time.Millisecond, func() (bool, error) {
 		var err error
 		rec, err = b.Get(b.T.Context(), id)
-		require.NoError(b.T, err)
-		return rec.Postponed >= postponed
-	}, 5*time.Minute, 10*time.Millisecond)
+		return rec.Postponed >= postponed, err
+	})
 	return rec
 }
 

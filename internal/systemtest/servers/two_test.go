@@ -98,13 +98,14 @@ func requirePrepared(b *bank.Branches, id string) {
 	b.T.Helper()
 	here := b.DB.Collection("accounts")
 	trace := bson.M{"pending." + id: bson.M{"$exists": true}}
-	require.Eventually(b.T, func() bool {
+	bank.Until(b.T, 10*time.Millisecond, func() (bool, error) {
 		n, err := here.CountDocuments(b.T.Context(), trace)
-		require.NoError(b.T, err)
+		if err != nil {
+			return false, err
+		}
 		more, err := b.There().CountDocuments(b.T.Context(), trace)
-		require.NoError(b.T, err)
-		return n+more == 2
-	}, 5*time.Minute, 10*time.Millisecond)
+		return n+more == 2, err
+	})
 }
 
 // A server that is away delays the transfers that touch it, and no others, not even on

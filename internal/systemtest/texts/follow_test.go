@@ -33,6 +33,22 @@ func (k talker) about(id string, from slog.Level) (lines []string) {
 	return lines
 }
 
+// requireSmooth requires what is told of a transfer that nothing has disturbed.
+func (k talker) requireSmooth(id string) {
+	k.T.Helper()
+	told := k.about(id, slog.LevelDebug)
+	last := len(told) - 1
+	require.Equal(k.T, "DEBUG a transfer was handled transfer Success", told[last])
+	var stages []string
+	for _, line := range told[:last] {
+		stage, found := strings.CutPrefix(line, "DEBUG a transfer has come to a stage ")
+		require.True(k.T, found, line)
+		stages = append(stages, stage)
+	}
+	want := []string{"read", "claim", "prepare", "settle", "clear", "finish"}
+	require.Equal(k.T, want, bank.WithoutDoubt(want, stages))
+}
+
 // One transfer can be followed by its ID, through all processes: at Debug each stage, at
 // Info who has taken it over and that a call's answer is in doubt, at Warn what is in its
 // way.
@@ -42,17 +58,7 @@ func TestOneTransferIsFollowed(t *testing.T) {
 	k := newTalker(t)
 	_, err := k.c.Transfer(t.Context(), telltale("smooth", "a", "b"))
 	require.NoError(t, err)
-	smooth := k.about("smooth", slog.LevelDebug)
-	last := len(smooth) - 1
-	var stages []string
-	for _, line := range smooth[:last] {
-		stage, found := strings.CutPrefix(line, "DEBUG a transfer has come to a stage ")
-		require.True(t, found, line)
-		stages = append(stages, stage)
-	}
-	want := []string{"read", "claim", "prepare", "settle", "clear", "finish"}
-	require.Equal(t, want, bank.WithoutDoubt(want, stages))
-	require.Equal(t, "DEBUG a transfer was handled transfer Success", smooth[last])
+	k.requireSmooth("smooth")
 
 	w := &bank.Wire{To: "accounts", Of: bank.Writes, At: 1, What: bank.Swallowed} // the pays are lost, and the process dies
 	dying := k.over(w.Client())
