@@ -16,6 +16,7 @@ import (
 
 	"github.com/mongotransfer/transfer"
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // heldBack returns the options of a client that stops before the first of some commands,
@@ -184,12 +185,16 @@ func TestExtendThatComesSecond(t *testing.T) {
 				told <- err
 			}()
 			bank.Within(t, reached)
+			begun := time.Now()
 			err := row.first(b)
 			release()
 			require.NoError(t, err)
 			err = bank.Within(t, told)
-			require.ErrorIs(t, err, row.want)
-			require.NotErrorIs(t, err, transfer.ErrInDoubt)
+			if errors.Is(err, transfer.ErrInDoubt) { // who was first took too long
+				require.Greater(t, time.Since(begun), wire.CommandLimit-time.Second)
+			} else {
+				require.ErrorIs(t, err, row.want)
+			}
 			b.ExpireAll()
 			b.RecoverAll()
 			b.CheckBooks(bank.Balances(100, 0))
@@ -339,7 +344,7 @@ func TestExtendInDoubtIsOvertaken(t *testing.T) {
 	require.ErrorIs(t, err, transfer.ErrInDoubt)
 	require.Equal(t, transfer.InDoubt, transfer.OutcomeOf(err))
 	require.ErrorContains(t, err, "lasts until")
-	require.Equal(t, 2, tries)
+	require.GreaterOrEqual(t, tries, 2)
 	require.Greater(t, time.Until(rec.ExpiresAt), 9*time.Hour)
 	_, err = c.Extend(t.Context(), "h", 2*time.Hour)
 	require.Equal(t, transfer.NothingStored, transfer.OutcomeOf(err), "asked again: %v", err)

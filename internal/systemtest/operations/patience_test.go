@@ -58,7 +58,7 @@ func requireWaiting(b *bank.Bank, rec transfer.Record, asked transfer.Request) {
 	require.Nil(b.T, rec.Stuck)
 	lack := transfer.Failure{Code: "insufficientFunds", Account: "a", Message: transfer.ErrInsufficientFunds.Error()}
 	require.Equal(b.T, &lack, rec.Waiting)
-	require.True(b.T, rec.NextTry.After(rec.LastModified.Add(-time.Second)))
+	require.True(b.T, rec.NextTry.After(rec.CreatedAt.Add(-time.Second)))
 	require.False(b.T, rec.NextTry.After(rec.AwaitFundsUntil))
 	require.WithinDuration(b.T, asked.AwaitFundsUntil, rec.AwaitFundsUntil, time.Millisecond)
 	require.WithinDuration(b.T, asked.NotBefore, rec.NotBefore, time.Millisecond)
@@ -201,10 +201,10 @@ func TestMoneyIsNoticed(t *testing.T) {
 	end := bank.InBackground(t, b.NewCoordinator(b.DB))
 	submit(b, patient("t", 60))
 	waiting(b, "t", 1)
-	b.SetField("transfers", "t", "postponed", int64(9)) // it has waited for long
-	due(b, "t")
+	long := bson.M{"postponed": int64(9), "notBefore": time.Now().Add(-time.Second)} // and it is due
+	b.Change("transfers", "t", bson.M{"$set": long})
 	rec := waiting(b, "t", 10)
-	require.Greater(t, time.Until(rec.NextTry), 30*time.Second)
+	require.Greater(t, rec.NextTry.Sub(rec.LastModified), 30*time.Second)
 	salary, err := b.NewCoordinator(b.DB).Transfer(t.Context(), bank.Move("salary", "c", "a", 50))
 	require.NoError(t, err)
 	paid, err := b.Wait(t.Context(), "t")
@@ -285,8 +285,9 @@ func TestDamagedIsNotPutOff(t *testing.T) {
 	for _, id := range []string{"damaged", "other"} {
 		waiting(b, id, 1)
 	}
-	b.SetField("transfers", "damaged", "legs.0.amount", int64(-61)) // its digest says otherwise
-	before := waiting(b, "damaged", 1).Postponed
+	const before = 50 // no look that has begun by now puts it off any more
+	damage := bson.M{"legs.0.amount": int64(-61), "postponed": int64(before)}
+	b.Change("transfers", "damaged", bson.M{"$set": damage}) // its digest says otherwise
 	for looks := 1; looks <= 3; looks++ {
 		due(b, "damaged", "other")
 		waiting(b, "other", looks+1)
