@@ -117,8 +117,9 @@ soak-service: ## examples/service as three processes that are killed and lack a 
 soak: ## the same with two processes, one of which is spared and judged by its memory and goroutines: FOR=20m
 	go run ./internal/soak/cmd -for $(FOR) -processes 2 -lasting
 
-share: ## one, two and four processes share BACKLOG submitted transfers: how many a second
-	TRANSFER_TEST_BACKLOG=$(BACKLOG) $(SERVER) go test -count=1 -timeout 60m -run '^TestProcessesShare$$' -v ./internal/systemtest/processes
+share: ## one, two and four processes share BACKLOG submitted transfers: how many a second; and how soon a death is noticed
+	TRANSFER_TEST_BACKLOG=$(BACKLOG) TRANSFER_TEST_QUIET=1 $(SERVER) go test -count=1 -timeout 60m -parallel 1 \
+		-run '^Test(ProcessesShare|DeadProcessIsNoticed)$$' -v ./internal/systemtest/processes
 
 overload: ## more than there is room for: ONLY=1,8 plays two of the scenarios; some minutes
 	go run ./internal/overload/cmd -only $(ONLY)

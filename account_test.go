@@ -229,7 +229,7 @@ func TestBusyAccount(t *testing.T) {
 		done <- err
 	}()
 	b.RecoverAll()
-	require.NoError(t, <-done)
+	require.NoError(t, bank.Within(t, done))
 	b.CheckBooks(bank.Balances(100, 0))
 }
 

@@ -250,8 +250,11 @@ func (c *Coordinator) runSubmitted(ctx context.Context, t document.Transfer) (re
 func (c *Coordinator) admit(
 	ctx context.Context, t document.Transfer,
 ) (over func(), how recovery.Ending, err error) {
-	if !patience.Waits(t) || sound(t) != nil { // who runs it says what is wrong
+	switch {
+	case sound(t) != nil: // who runs it says what is wrong
 		return func() {}, 0, nil
+	case !patience.Waits(t):
+		return c.patience.Promise(t), 0, nil
 	}
 	line := c.lineOf(ctx, "postpone", t.ID)
 	ctx = line.ctx

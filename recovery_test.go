@@ -162,7 +162,7 @@ func TestTransferThatHangs(t *testing.T) {
 	setAhead(0)
 	cancel()
 	for range 2 {
-		require.NoError(t, <-waiting)
+		require.NoError(t, bank.Within(t, waiting))
 	}
 	for range 2 {
 		sweep(transfer.RecoveryReport{Found: 1, Stuck: 1})
@@ -454,8 +454,8 @@ func TestRecoverComesBackToWhatHung(t *testing.T) {
 				assert.NoError(t, err)
 				done <- report
 			}()
-			<-s.Stalled
-			<-s.Stalled // for the second time: not all could be begun at once
+			bank.Within(t, s.Stalled)
+			bank.Within(t, s.Stalled) // for the second time: not all could be begun at once
 			if stays {
 				var ahead time.Duration
 				const warning = "a stalled transfer could not be finished"
@@ -466,7 +466,7 @@ func TestRecoverComesBackToWhatHung(t *testing.T) {
 				}, 5*time.Minute, time.Second)
 			}
 			net.Set(false)
-			report := <-done
+			report := bank.Within(t, done)
 			require.Equal(t, transfer.RecoveryReport{Found: far, Succeeded: report.Succeeded, Stuck: far - report.Succeeded}, report)
 			require.Equal(t, stays, report.Stuck > 0, "%+v", report)
 

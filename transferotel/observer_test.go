@@ -25,6 +25,7 @@ import (
 
 	"github.com/mongotransfer/transfer"
 	"github.com/mongotransfer/transfer/internal/mongotest"
+	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 	"github.com/mongotransfer/transfer/transferotel"
 )
 
@@ -270,9 +271,9 @@ func (l *lab) observe() {
 	working, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() { done <- l.Run(working) }()
-	<-l.counted
+	bank.Within(l.t, l.counted)
 	stop()
-	require.NoError(l.t, <-done)
+	require.NoError(l.t, bank.Within(l.t, done))
 }
 
 // The age is that of the oldest, and 0 where there is none.

@@ -65,9 +65,9 @@ func coordinator(t *testing.T, db *mongo.Database) *transfer.Coordinator {
 // it came from accounts without a floor, or by opening one.
 func audit(t *testing.T, coord *transfer.Coordinator) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	_, err := coord.Recover(ctx)
+	_, err := coord.Recover(ctx, transfer.UntilFinished())
 	require.NoError(t, err)
 	report, err := coord.Audit(ctx)
 	require.NoError(t, err)

@@ -25,7 +25,7 @@ type arrears struct {
 	mu    sync.Mutex
 	count int
 	notes map[string][]note // by account, in the order in which they were put off
-	turns []string          // the accounts, in the order in which they are read
+	turns []string          // the accounts that have an entry, in the order in which they are read
 }
 
 // note is a transfer that was put off.
@@ -50,7 +50,7 @@ func (a *arrears) put(more ...note) {
 		if a.notes == nil {
 			a.notes = map[string][]note{}
 		}
-		if len(a.notes[n.account]) == 0 {
+		if _, known := a.notes[n.account]; !known {
 			a.turns = append(a.turns, n.account)
 		}
 		a.keep(n.account, append(a.notes[n.account], n))
@@ -72,7 +72,13 @@ func (a *arrears) next(now time.Time) []string {
 	for account, all := range a.notes {
 		a.keep(account, slices.DeleteFunc(all, func(n note) bool { return !now.Before(n.transfer.NotBefore) }))
 	}
-	a.turns = slices.DeleteFunc(a.turns, func(account string) bool { return a.notes[account] == nil })
+	a.turns = slices.DeleteFunc(a.turns, func(account string) bool {
+		gone := len(a.notes[account]) == 0
+		if gone {
+			delete(a.notes, account)
+		}
+		return gone
+	})
 	first := slices.Clone(a.turns[:min(len(a.turns), watchedAccounts)])
 	a.turns = append(a.turns[len(first):], first...)
 	return first
@@ -87,7 +93,11 @@ func (a *arrears) payable(account string, view document.View) (found []note) {
 		rest  []note
 		taken []money.Amount // the sum of what is found, if there is any
 	)
-	for _, n := range a.notes[account] {
+	notes := a.notes[account]
+	if len(notes) == 0 {
+		return nil // and one without a turn gets no entry
+	}
+	for _, n := range notes {
 		if !canPay(view, n.debit, taken) {
 			rest = append(rest, n)
 			continue
@@ -103,10 +113,10 @@ func (a *arrears) payable(account string, view document.View) (found []note) {
 	return found
 }
 
-// keep replaces the notes of an account.
+// keep replaces the notes of an account. One without notes has an entry until the next
+// turn, so that its place among the turns is known: with two places it would be read
+// twice, and its money counted twice.
 func (a *arrears) keep(account string, rest []note) {
 	a.count += len(rest) - len(a.notes[account])
-	if a.notes[account] = rest; len(rest) == 0 {
-		delete(a.notes, account)
-	}
+	a.notes[account] = rest
 }

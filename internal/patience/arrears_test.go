@@ -2,6 +2,7 @@ package patience
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -28,6 +29,11 @@ func payableNow(t *testing.T, a *arrears, account string, balance int64) (ids []
 	return ids
 }
 
+func sorted(accounts []string) []string {
+	slices.Sort(accounts)
+	return accounts
+}
+
 // As many transfers are found as an account can pay together, each once.
 // Those whose pauses are over are forgotten, and nothing is kept for ever.
 func TestArrears(t *testing.T) {
@@ -52,6 +58,27 @@ func TestArrears(t *testing.T) {
 	require.True(t, a.empty())
 	require.Empty(t, a.notes)
 	require.Empty(t, a.turns)
+}
+
+// An account is read once, however often it has got money and lacked some again.
+func TestArrearsThatComeAgain(t *testing.T) {
+	t.Parallel()
+	a := &arrears{}
+	now := time.Now()
+	later := now.Add(time.Minute)
+	require.Empty(t, payableNow(t, a, "a", 100), "before anything is noted")
+	owe(a, "first", "a", 60, later)
+	owe(a, "other", "b", 60, later)
+	require.Equal(t, []string{"a", "b"}, sorted(a.next(now)))
+	for n := range 5 {
+		require.Len(t, payableNow(t, a, "a", 100), 1)
+		require.Empty(t, payableNow(t, a, "a", 100), "it was found")
+		owe(a, fmt.Sprint("t", n), "a", 60, later)
+	}
+	require.Equal(t, []string{"a", "b"}, sorted(a.next(now)), "each once")
+	require.Equal(t, []string{"t4"}, payableNow(t, a, "a", 100))
+	require.Equal(t, []string{"b"}, a.next(now))
+	require.Len(t, a.notes, 1)
 }
 
 // Notes are bounded, and accounts beyond those that are read at once take turns.

@@ -76,7 +76,7 @@ func Waits(t document.Transfer) bool {
 // An error says that a server has not answered: the transfer is as it was, and due.
 func (p *Patience) Admit(ctx context.Context, t document.Transfer) (admitted bool, over func(), err error) {
 	if !Waits(t) {
-		return true, func() {}, nil
+		return true, p.Promise(t), nil
 	}
 	ctx = wire.Detached(ctx)
 	now, err := p.catalog.ReachedTime(ctx)
@@ -84,7 +84,7 @@ func (p *Patience) Admit(ctx context.Context, t document.Transfer) (admitted boo
 		return false, nil, err
 	}
 	if !now.Before(t.FundsUntil) {
-		return true, func() {}, nil
+		return true, p.Promise(t), nil
 	}
 	look := p.promises.begin()
 	defer p.promises.end(look)
@@ -93,13 +93,23 @@ func (p *Patience) Admit(ctx context.Context, t document.Transfer) (admitted boo
 		return false, nil, err
 	}
 	if !known || seen.refuse(t) {
-		return true, func() {}, nil
+		return true, p.Promise(t), nil
 	}
 	lacking, made := p.promises.admit(look, t, seen)
 	if len(lacking) == 0 {
 		return true, func() { p.promises.over(made) }, nil
 	}
 	return false, nil, p.postpone(ctx, t, now, lacking)
+}
+
+// Promise keeps the money of a transfer that may have waited, and is run without a look,
+// from those that wait. It may be refused: until over is called, nobody knows.
+func (p *Patience) Promise(t document.Transfer) (over func()) {
+	if t.FundsUntil.IsZero() {
+		return func() {}
+	}
+	made := p.promises.make(t)
+	return func() { p.promises.over(made) }
 }
 
 // postpone puts a transfer off.

@@ -9,7 +9,7 @@ import (
 )
 
 // promises are the debits of the transfers that were admitted in this process and are
-// under way.
+// under way, also of those that were run at their deadlines.
 //
 //  1. T1 and T2 wait for 60 each, and the account gets 100.
 //  2. Looks at both see the 100.
@@ -44,7 +44,7 @@ func (p *promises) begin() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.underway == nil {
-		p.underway, p.kept = map[uint64]struct{}{}, map[place][]*promise{}
+		p.underway = map[uint64]struct{}{}
 	}
 	p.begun++
 	p.underway[p.begun] = struct{}{}
@@ -69,6 +69,22 @@ func (p *promises) admit(look uint64, t document.Transfer, seen sight) (lacking 
 	if len(lacking) > 0 {
 		return lacking, nil
 	}
+	return nil, p.keep(t)
+}
+
+// make promises the debits of a transfer that is run whether there is money or not, such
+// as one whose deadline has come.
+func (p *promises) make(t document.Transfer) []*promise {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.keep(t)
+}
+
+// keep notes the debits of a transfer. The caller holds mu.
+func (p *promises) keep(t document.Transfer) (made []*promise) {
+	if p.kept == nil {
+		p.kept = map[place][]*promise{}
+	}
 	for _, leg := range t.Legs {
 		if leg.Amount.Sign() < 0 {
 			one := &promise{transfer: t.ID, place: placeOf(leg), amount: leg.Amount}
@@ -76,7 +92,7 @@ func (p *promises) admit(look uint64, t document.Transfer, seen sight) (lacking 
 			p.kept[one.place] = append(p.kept[one.place], one)
 		}
 	}
-	return nil, made
+	return made
 }
 
 // promised returns the debits that a look may not have seen on an account.

@@ -79,7 +79,7 @@ func (b *Bank) StallUntil(req transfer.Request, collection string, done func() b
 	w.Cut()
 	cancel()
 	Kill(c)
-	RequireUnended(b.T, <-answer)
+	RequireUnended(b.T, Within(b.T, answer))
 }
 
 // StallHalf leaves a transfer behind whose process died while it was prepared: the money

@@ -61,6 +61,6 @@ func InBackground(t *testing.T, c *transfer.Coordinator) (end func()) {
 	go func() { done <- c.Run(ctx) }()
 	return func() {
 		cancel()
-		require.NoError(t, <-done)
+		require.NoError(t, Within(t, done))
 	}
 }

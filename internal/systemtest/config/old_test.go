@@ -66,7 +66,7 @@ func runUntil(b *bank.Bank, c *transfer.Coordinator, happened func() bool) {
 	go func() { done <- c.Run(b.T.Context()) }()
 	require.Eventually(b.T, happened, 5*time.Minute, 10*time.Millisecond)
 	bank.Kill(c)
-	require.NoError(b.T, <-done)
+	require.NoError(b.T, bank.Within(b.T, done))
 }
 
 // A process with other names posts a hold of a release without notes.

@@ -38,14 +38,13 @@ func arriveApart(b *bank.Bank, at transfer.ReturnAt, late bank.Step, policy tran
 	w := &bank.Wire{Is: late.Selector(), What: bank.Delayed}
 	c := b.NewCoordinator(b.Through(w.Client()), transfer.WithReturnAt(at))
 	answer := bank.CallAll(1, func(int) (transfer.Record, error) { return transferring(ctx, c) })
-	require.Eventually(t, func() bool {
+	bank.Until(t, time.Millisecond, func() (bool, error) {
 		if late == bank.Settles {
-			return w.HasStruck() && b.RawTransfer("t").State == "Committed"
+			return w.HasStruck() && b.RawTransfer("t").State == "Committed", nil
 		}
 		payee, err := b.GetAccount(t.Context(), "b")
-		require.NoError(t, err)
-		return w.HasStruck() && payee.Available == transfer.Units(60)
-	}, 5*time.Minute, time.Millisecond)
+		return w.HasStruck() && payee.Available == transfer.Units(60), err
+	})
 	w.Cut()
 	cancel()
 	bank.Kill(c)

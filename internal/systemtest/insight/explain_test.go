@@ -366,7 +366,7 @@ func TestExplainUnderWay(t *testing.T) {
 	w.Cut()
 	cancel()
 	bank.Kill(c)
-	bank.RequireUnended(t, <-answered)
+	bank.RequireUnended(t, bank.Within(t, answered))
 	b.end()
 }
 

@@ -2,6 +2,7 @@ package insight
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -27,17 +28,12 @@ type watcher struct {
 	takeovers []transfer.TakeoverInfo
 	swept     []transfer.RecoveryReport
 	counted   []transfer.Stats
-	arrived   *sync.Cond
 }
 
 // spanKey is the key of what TransferStarted puts into a context.
 type spanKey struct{}
 
-func newWatcher() *watcher {
-	w := &watcher{inFlight: map[string]int{}}
-	w.arrived = sync.NewCond(&w.mu)
-	return w
-}
+func newWatcher() *watcher { return &watcher{inFlight: map[string]int{}} }
 
 // observer returns an observer that tells the watcher all.
 func (w *watcher) observer() transfer.Observer {
@@ -45,7 +41,6 @@ func (w *watcher) observer() transfer.Observer {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		f()
-		w.arrived.Broadcast()
 	}
 	return transfer.Observer{
 		TransferStarted: func(ctx context.Context, s transfer.TransferStart) context.Context {
@@ -69,12 +64,13 @@ func (w *watcher) observer() transfer.Observer {
 }
 
 // await waits until a condition holds of what was recorded.
-func (w *watcher) await(holds func() bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for !holds() {
-		w.arrived.Wait()
-	}
+func (w *watcher) await(t *testing.T, holds func() bool) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return holds()
+	}, 5*time.Minute, time.Millisecond)
 }
 
 // take returns the calls that have ended, and forgets them.
@@ -107,24 +103,6 @@ func namesOf(stages []transfer.Stage) (names []string) {
 	return names
 }
 
-// withoutDoubt leaves out looks that are not expected, and what was done again after one:
-// a busy machine answers a command too late, and then its effect is looked up.
-func withoutDoubt(want, got []string) (names []string) {
-	looked := false
-	for _, name := range got {
-		n := len(names)
-		expected := n < len(want) && name == want[n]
-		again := looked && n > 0 && name == names[n-1]
-		switch {
-		case !expected && name == "look":
-			looked = true
-		case expected || !again:
-			names, looked = append(names, name), false
-		}
-	}
-	return names
-}
-
 // requireCall requires that one call was told, and what of it.
 func (w *watcher) requireCall(t *testing.T, want string, stages []string, failure error) {
 	t.Helper()
@@ -135,7 +113,7 @@ func (w *watcher) requireCall(t *testing.T, want string, stages []string, failur
 	require.Equal(t, failure, info.Err)
 	require.Equal(t, transfer.OutcomeOf(failure), info.Outcome)
 	require.Equal(t, info.Verb+" "+info.ID, info.Context.Value(spanKey{}))
-	require.Equal(t, stages, withoutDoubt(stages, namesOf(info.Stages)))
+	require.Equal(t, stages, bank.WithoutDoubt(stages, namesOf(info.Stages)))
 	until := info.Begun
 	for n, s := range info.Stages {
 		require.False(t, s.Begun.Before(until), "%v", info.Stages)
@@ -185,6 +163,17 @@ func TestObserverSeesEachCall(t *testing.T) {
 	b.end()
 }
 
+// requireTakeovers requires that the takeovers of some transfers are told, each once, and
+// no others. What a busy server was asked twice is nobody's takeover.
+func requireTakeovers(t *testing.T, told map[string]int, ids ...string) {
+	t.Helper()
+	require.NotEmpty(t, told)
+	for id, n := range told {
+		require.Contains(t, ids, id)
+		require.Equal(t, 1, n, id)
+	}
+}
+
 // What Run and Recover work on is told as well, as who was first, and as what was in the
 // way.
 // Sweeps, takeovers and counts are told, too.
@@ -211,8 +200,9 @@ func TestObserverSeesWork(t *testing.T) {
 		require.Contains(t, namesOf(info.Stages), "claim")
 	}
 	require.ElementsMatch(t, []string{"recover stalled Moved Success\n", "recover back Failed Fail\n", "expire held Failed Fail\n"}, told)
-	require.Len(t, w.takeovers, 2, "a hold that expires has not stalled")
+	takeovers := map[string]int{}
 	for _, info := range w.takeovers {
+		takeovers[info.ID]++
 		require.Equal(t, "recover", info.Verb)
 		require.Equal(t, 1, info.Takeovers)
 		require.Equal(t, "recover "+info.ID, info.Context.Value(spanKey{}))
@@ -222,10 +212,11 @@ func TestObserverSeesWork(t *testing.T) {
 			require.Greater(t, info.Idle, 59*time.Minute)
 		}
 	}
+	requireTakeovers(t, takeovers, "stalled", "back")
 
 	b.MustSubmit("submitted")
 	end := bank.InBackground(t, c)
-	w.await(func() bool { return len(w.done) > 0 && len(w.counted) > 0 && len(w.swept) > 1 })
+	w.await(t, func() bool { return len(w.done) > 0 && len(w.counted) > 0 && len(w.swept) > 1 })
 	end()
 	require.Equal(t, "run submitted Moved Success\n", toldOf(w.take()[0]))
 	w.requireBalanced(t)
@@ -238,15 +229,20 @@ func TestObserverSeesTheCallersTakeover(t *testing.T) {
 	t.Parallel()
 	b := newSeen(t, 1000, 0)
 	w := newWatcher()
-	b.StallAt("t", bank.Decision, bank.Lost, 10)
-	b.Silence("t", time.Hour)
 	c := b.NewCoordinator(b.DB, transfer.WithObserver(w.observer()))
-	_, err := c.Transfer(t.Context(), bank.Move("t", "a", "b", 10))
-	require.NoError(t, err)
+	id := ""
+	for round := 0; len(w.takeovers) == 0; round++ { // a busy server may be asked twice
+		require.Less(t, round, 10)
+		id = fmt.Sprint("t", round)
+		b.StallAt(id, bank.Decision, bank.Lost, 10)
+		b.Silence(id, time.Hour)
+		_, err := c.Transfer(t.Context(), bank.Move(id, "a", "b", 10))
+		require.NoError(t, err)
+		require.Contains(t, namesOf(w.take()[0].Stages), "wait")
+	}
 	require.Len(t, w.takeovers, 1)
 	require.Equal(t, "transfer", w.takeovers[0].Verb)
-	require.Equal(t, "transfer t", w.takeovers[0].Context.Value(spanKey{}))
-	require.Contains(t, namesOf(w.take()[0].Stages), "wait")
+	require.Equal(t, "transfer "+id, w.takeovers[0].Context.Value(spanKey{}))
 	w.requireBalanced(t)
 	b.end()
 }
@@ -271,10 +267,7 @@ func TestATakeoverIsToldOnce(t *testing.T) {
 		all[info.ID]++
 		require.Equal(t, 1, info.Takeovers)
 	}
-	// A busy server is asked again, and what it has done by then is nobody's takeover.
-	require.NotEmpty(t, all)
-	require.Len(t, w.takeovers, len(all), "each once")
-	require.LessOrEqual(t, len(all), n)
+	requireTakeovers(t, all, bank.Numbered("t", n)...)
 	b.end()
 }
 
@@ -329,7 +322,7 @@ func TestObserverSeesCommands(t *testing.T) {
 	byVerb := map[string]int{}
 	largest, queued := 0, 0
 	for _, info := range w.commands {
-		require.NoError(t, info.Err)
+		require.True(t, info.Err == nil || errors.Is(info.Err, context.DeadlineExceeded), "%v", info.Err)
 		require.Positive(t, info.Took)
 		byVerb[info.Verb] += info.Operations
 		largest, queued = max(largest, info.Operations), max(queued, info.Queued)

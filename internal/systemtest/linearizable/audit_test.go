@@ -50,7 +50,7 @@ func (v *vigil) watch(l *load, stop func()) {
 	l.run()
 	l.judge()
 	stop()
-	<-v.over
+	bank.Within(t, v.over)
 	t.Logf("%d audits, %d of them with money in transit", v.audits.Load(), v.moving.Load())
 	require.Empty(t, l.b.MustAudit().Findings)
 	l.audit()

@@ -136,7 +136,7 @@ func (l *load) run() {
 		}
 	}
 	clients.Wait()
-	require.NoError(l.t, <-hurting)
+	require.NoError(l.t, bank.Within(l.t, hurting))
 }
 
 func (l *load) hurtUntil(ctx context.Context) error {

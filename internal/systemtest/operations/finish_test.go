@@ -3,6 +3,7 @@ package operations
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -41,11 +42,12 @@ func TestRecoverUntilFinished(t *testing.T) {
 	for at := bank.Prepares; at <= bank.Finish; at++ {
 		b.StallAt(fmt.Sprintf("t%d", at), at, bank.Lost, 10)
 	}
-	report, err := b.Recover(t.Context())
+	c := b.NewCoordinator(b.DB, transfer.WithStallThreshold(time.Hour))
+	report, err := c.Recover(t.Context())
 	require.NoError(t, err)
-	require.Zero(t, report, "nothing has stalled for 30 s yet")
+	require.Zero(t, report, "nothing has stalled for so long yet")
 
-	c := b.NewCoordinator(b.DB, transfer.WithStallThreshold(2*time.Second))
+	c = b.NewCoordinator(b.DB, transfer.WithStallThreshold(2*time.Second))
 	report, err = c.Recover(t.Context(), transfer.UntilFinished())
 	require.NoError(t, err)
 	require.Equal(t, transfer.RecoveryReport{Found: 5, Succeeded: 5}, report)
@@ -90,6 +92,8 @@ func TestRecoverWaitsForTheLiving(t *testing.T) {
 	b := bank.New(t, 100, 0).WithIndexes()
 	var written atomic.Int64
 	reached, goOn := make(chan struct{}), make(chan struct{})
+	release := sync.OnceFunc(func() { close(goOn) })
+	t.Cleanup(release)
 	slow := &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
 		name, _ := e.Command.Lookup("update").StringValueOK()
 		if name == "accounts" && written.Add(1) == 2 { // it is committed, and about to settle
@@ -103,18 +107,13 @@ func TestRecoverWaitsForTheLiving(t *testing.T) {
 		_, err := living.Transfer(context.WithoutCancel(t.Context()), bank.Move("t", "a", "b", 60))
 		told <- err
 	}()
-	<-reached
+	bank.Within(t, reached)
 	var looks atomic.Int64
-	looked := make(chan struct{})
 	recovering := b.NewCoordinator(b.Through(looking(func() {
 		if looks.Add(1) == 12 { // after several rounds
-			close(looked)
+			release()
 		}
 	})))
-	go func() {
-		<-looked
-		close(goOn)
-	}()
 	report, err := recovering.Recover(t.Context(), transfer.UntilFinished())
 	require.NoError(t, err)
 	require.Zero(t, report, "it was left to the living")
@@ -122,7 +121,7 @@ func TestRecoverWaitsForTheLiving(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, transfer.StateSuccess, rec.State)
 	require.EqualValues(t, 1, rec.Epoch)
-	require.NoError(t, <-told)
+	require.NoError(t, bank.Within(t, told))
 	b.CheckBooks(bank.Balances(100, 0))
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer"
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
@@ -32,12 +33,11 @@ func submit(b *bank.Bank, requests ...transfer.Request) {
 // waiting waits until a worker has put a transfer off at least so often, and returns it.
 func waiting(b *bank.Bank, id string, postponed int) (rec transfer.Record) {
 	b.T.Helper()
-	require.Eventually(b.T, func() bool {
+	bank.Until(b.T, 10*time.Millisecond, func() (bool, error) {
 		var err error
 		rec, err = b.Get(b.T.Context(), id)
-		require.NoError(b.T, err)
-		return rec.Postponed >= postponed
-	}, 5*time.Minute, 10*time.Millisecond)
+		return rec.Postponed >= postponed, err
+	})
 	return rec
 }
 
@@ -58,7 +58,7 @@ func requireWaiting(b *bank.Bank, rec transfer.Record, asked transfer.Request) {
 	require.Nil(b.T, rec.Stuck)
 	lack := transfer.Failure{Code: "insufficientFunds", Account: "a", Message: transfer.ErrInsufficientFunds.Error()}
 	require.Equal(b.T, &lack, rec.Waiting)
-	require.True(b.T, rec.NextTry.After(rec.LastModified.Add(-time.Second)))
+	require.True(b.T, rec.NextTry.After(rec.CreatedAt.Add(-time.Second)))
 	require.False(b.T, rec.NextTry.After(rec.AwaitFundsUntil))
 	require.WithinDuration(b.T, asked.AwaitFundsUntil, rec.AwaitFundsUntil, time.Millisecond)
 	require.WithinDuration(b.T, asked.NotBefore, rec.NotBefore, time.Millisecond)
@@ -201,10 +201,10 @@ func TestMoneyIsNoticed(t *testing.T) {
 	end := bank.InBackground(t, b.NewCoordinator(b.DB))
 	submit(b, patient("t", 60))
 	waiting(b, "t", 1)
-	b.SetField("transfers", "t", "postponed", int64(9)) // it has waited for long
-	due(b, "t")
+	long := bson.M{"postponed": int64(9), "notBefore": time.Now().Add(-time.Second)} // and it is due
+	b.Change("transfers", "t", bson.M{"$set": long})
 	rec := waiting(b, "t", 10)
-	require.Greater(t, time.Until(rec.NextTry), 30*time.Second)
+	require.Greater(t, rec.NextTry.Sub(rec.LastModified), 30*time.Second)
 	salary, err := b.NewCoordinator(b.DB).Transfer(t.Context(), bank.Move("salary", "c", "a", 50))
 	require.NoError(t, err)
 	paid, err := b.Wait(t.Context(), "t")
@@ -244,23 +244,35 @@ func TestOneWorkerCountsMoneyOnce(t *testing.T) {
 
 // Money is not counted twice while a debit is on its way, however long that takes: who
 // looks meanwhile goes on waiting, and does not take the money of who was first.
+// That holds as well for what is run because its deadline has come.
 func TestMoneyIsKeptForADebitUnderWay(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 0, 0).WithIndexes()
-	w := &bank.Wire{Is: commandWith("update", "pending.first"), What: bank.Swallowed}
-	end := bank.InBackground(t, b.NewCoordinator(b.Through(w.Client())))
-	submit(b, patient("first", 60))
-	waiting(b, "first", 1)
-	b.SetField("accounts", "a", "balance", int64(100))
-	require.Eventually(t, w.HasStruck, 5*time.Minute, time.Millisecond)
-	submit(b, patient("second", 60))
-	_, err := b.Wait(t.Context(), "first")
-	require.NoError(t, err)
-	require.Equal(t, transfer.StateInitiated, waiting(b, "second", 1).State)
-	end()
-	require.Equal(t, bank.Balances(40, 60), b.Balances())
-	b.CancelWaiting()
-	b.CheckBooks(bank.Balances(100, 0))
+	past := time.Now().Add(-time.Minute).UTC().Truncate(time.Millisecond)
+	for name, change := range map[string]bson.M{
+		"the money has come":             {"notBefore": past},
+		"its deadline has come":          {"notBefore": past, "fundsUntil": past.Add(time.Second)},
+		"it has waited for its deadline": {"notBefore": past, "fundsUntil": past, "postponed": int64(3)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := bank.New(t, 0, 0).WithIndexes()
+			w := &bank.Wire{Is: commandWith("update", "pending.first"), What: bank.Swallowed}
+			end := bank.InBackground(t, b.NewCoordinator(b.Through(w.Client())))
+			submit(b, patient("first", 60))
+			waiting(b, "first", 1)
+			b.Change("transfers", "first", bson.M{"$set": change})
+			b.SetField("accounts", "a", "balance", int64(100))
+			require.Eventually(t, w.HasStruck, 5*time.Minute, time.Millisecond)
+			submit(b, patient("second", 60))
+			_, err := b.Wait(t.Context(), "first")
+			require.NoError(t, err)
+			require.Equal(t, transfer.StateInitiated, waiting(b, "second", 1).State)
+			end()
+			require.Equal(t, bank.Balances(40, 60), b.Balances())
+			b.CancelWaiting()
+			b.CheckBooks(bank.Balances(100, 0))
+		})
+	}
 }
 
 // A transfer that was changed since it was stored is not put off: who would run it says
@@ -273,8 +285,9 @@ func TestDamagedIsNotPutOff(t *testing.T) {
 	for _, id := range []string{"damaged", "other"} {
 		waiting(b, id, 1)
 	}
-	b.SetField("transfers", "damaged", "legs.0.amount", int64(-61)) // its digest says otherwise
-	before := waiting(b, "damaged", 1).Postponed
+	const before = 50 // no look that has begun by now puts it off any more
+	damage := bson.M{"legs.0.amount": int64(-61), "postponed": int64(before)}
+	b.Change("transfers", "damaged", bson.M{"$set": damage}) // its digest says otherwise
 	for looks := 1; looks <= 3; looks++ {
 		due(b, "damaged", "other")
 		waiting(b, "other", looks+1)
@@ -349,7 +362,7 @@ func TestWorkerDiesAtALook(t *testing.T) {
 			go func() { ended <- dying.Run(ctx) }()
 			<-ctx.Done()
 			bank.Kill(dying)
-			require.NoError(t, <-ended)
+			require.NoError(t, bank.Within(t, ended))
 			require.True(t, w.HasStruck())
 			require.Equal(t, bank.Balances(10, 0), b.Balances())
 			b.SetField("accounts", "a", "balance", int64(60))

@@ -49,7 +49,8 @@ func begin(t *testing.T, program, uri string) (says *bufio.Scanner, end func()) 
 	stderr, err := cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	hangs := time.AfterFunc(5*time.Minute, func() { _ = cmd.Process.Signal(syscall.SIGQUIT) }) // it says where
+	t.Cleanup(func() { _ = hangs.Stop(); _ = cmd.Process.Kill() })
 	return bufio.NewScanner(stderr), func() {
 		t.Helper()
 		require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))

@@ -112,17 +112,17 @@ func TestWaitOutlivesItsStream(t *testing.T) {
 		_, err = c.Wait(t.Context(), "t")
 		done <- err
 	}()
-	<-opened
+	bank.Within(t, opened)
 	_, err = b.DB.Collection("transfers").Aggregate(t.Context(), bson.A{bson.D{{Key: "$out", Value: "copy"}}})
 	require.NoError(t, err)
 	rename := bson.D{
 		{Key: "renameCollection", Value: b.DB.Name() + ".copy"}, {Key: "to", Value: b.DB.Name() + ".transfers"}, {Key: "dropTarget", Value: true},
 	}
 	require.NoError(t, b.DB.Client().Database("admin").RunCommand(t.Context(), rename).Err())
-	require.ErrorIs(t, <-done, transfer.ErrInDoubt, "it ends with its context")
+	require.ErrorIs(t, bank.Within(t, done), transfer.ErrInDoubt, "it ends with its context")
 	_, err = b.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
 	require.NoError(t, err)
-	require.NoError(t, <-done)
+	require.NoError(t, bank.Within(t, done))
 	b.CheckBooks(bank.Balances(100, 0))
 }
 

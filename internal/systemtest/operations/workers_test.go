@@ -1,12 +1,9 @@
 package operations
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -61,37 +58,8 @@ func TestWorkerProcess(t *testing.T) {
 	}
 	c, err := transfer.NewCoordinator(mongotest.Client(t).Database(name), transfer.WithOwner(os.Getenv(workerOwner)))
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	go func() {
-		defer cancel()
-		_, _ = io.Copy(io.Discard, os.Stdin) // It ends when the parent asks for it, or has ended itself.
-	}()
-	require.NoError(t, c.Run(ctx))
+	require.NoError(t, c.Run(bank.UntilInputEnds(t)))
 	require.NoError(t, c.Close(t.Context()))
-}
-
-// startWorker starts a process that works for the bank.
-// The returned function ends it and requires that it ended well.
-func startWorker(b *bank.Bank, owner string) (end func()) {
-	b.T.Helper()
-	var output bytes.Buffer
-	process := exec.Command(os.Args[0], "-test.run=^TestWorkerProcess$")
-	process.Env = append(os.Environ(), "MONGODB_URI="+mongotest.URI(), workerDatabase+"="+b.DB.Name(), workerOwner+"="+owner)
-	process.Stdout, process.Stderr = &output, &output
-	stdin, err := process.StdinPipe()
-	require.NoError(b.T, err)
-	require.NoError(b.T, process.Start())
-	b.T.Cleanup(func() {
-		_, _ = process.Process.Kill(), process.Wait() // Both fail if the test went well.
-		if b.T.Failed() {
-			b.T.Logf("the process %s said: %s", owner, output.Bytes())
-		}
-	})
-	return func() {
-		require.NoError(b.T, stdin.Close())
-		require.NoError(b.T, process.Wait(), "the process %s", owner)
-	}
 }
 
 // Processes that work for one bank share the submitted transfers.
@@ -100,11 +68,12 @@ func TestWorkerProcesses(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
 	names := []string{"first", "second"}
-	var ends []func()
+	var workers []*bank.Process
 	for _, owner := range names {
-		ends = append(ends, startWorker(b, owner))
+		workers = append(workers, bank.StartProcess(t, "TestWorkerProcess", owner,
+			workerDatabase+"="+b.DB.Name(), workerOwner+"="+owner))
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	seen := map[string]bool{}
 	run := func(ids []string, units int64) (succeeded int) {
@@ -119,7 +88,7 @@ func TestWorkerProcesses(t *testing.T) {
 			} else {
 				require.ErrorIs(t, err, transfer.ErrInsufficientFunds)
 			}
-			require.EqualValues(t, 1, rec.Epoch, "transfer %s was claimed more than once", id)
+			require.EqualValues(t, 1+rec.Attempts, rec.Epoch, "transfer %s was claimed more than once", id)
 			owner, _, _ := strings.Cut(rec.Owner, "-")
 			require.Contains(t, names, owner)
 			seen[owner] = true
@@ -130,8 +99,8 @@ func TestWorkerProcesses(t *testing.T) {
 	for round := 0; len(seen) < len(names); round++ { // One may have been faster; until the context ends, the other has a chance.
 		require.Zero(t, run(bank.Numbered(fmt.Sprint("more", round, "-"), 10), 1), "all the money was gone")
 	}
-	for _, end := range ends {
-		end()
+	for _, worker := range workers {
+		worker.End()
 	}
 	require.Equal(t, bank.Balances(0, 100), b.Balances())
 	b.CheckBooks(bank.Balances(100, 0))

@@ -1,7 +1,6 @@
 package processes
 
 import (
-	"context"
 	"fmt"
 	"syscall"
 	"testing"
@@ -70,7 +69,7 @@ func TestLivingIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	b, set := bank.New(t, 100, 0).WithIndexes(), startSet(t)
 	c := across(b, set)
-	workers := b.NewCoordinator(b.DB, other(b, set))
+	workers := b.NewCoordinator(b.DB, other(b, set), byNotesAlone())
 	require.NoError(t, workers.Check(t.Context()))
 	end := bank.InBackground(t, workers)
 
@@ -84,14 +83,14 @@ func TestLivingIsLeftAlone(t *testing.T) {
 		rec, err := c.Transfer(t.Context(), bank.Across("slow", 60))
 		answered <- answer{rec, err}
 	}()
-	require.Eventually(t, func() bool { return unfinished(b) == 1 }, eventually, time.Millisecond)
+	awaitUnfinished(b, 1, time.Millisecond)
 	b.MustSubmit("seen")
 	_, err := b.Wait(t.Context(), "seen")
 	require.NoError(t, err)
 	span := time.NewTimer(2 * soon)
 	<-span.C
 	require.NoError(t, set.Resume(0))
-	got := <-answered
+	got := bank.Within(t, answered)
 	requireAlone(t, got.rec, got.err)
 	end()
 	bank.RequireLedgers(t, c, map[string]int64{"": 38, "other": 61})
@@ -102,14 +101,15 @@ func TestOutageKillsNobody(t *testing.T) {
 	t.Parallel()
 	b := bank.NewReplicated(t, startSet(t), "outage")
 	b.OpenAccounts([]int64{100, 0})
-	end := bank.InBackground(t, b.NewCoordinator(b.DB))
+	end := bank.InBackground(t, b.NewCoordinator(b.DB, byNotesAlone()))
 	w := &bank.Wire{Is: bank.Prepares.Selector(), What: bank.Lost}
 	paused := make(chan error, 1)
 	w.OnStrike = func() {
 		go func() { paused <- pause(b.Set, soon) }()
 	}
 	rec, err := b.NewCoordinator(b.Through(w.Client())).Transfer(t.Context(), bank.Move("slow", "a", "b", 60))
-	require.NoError(t, <-paused)
+	require.True(t, w.HasStruck(), "%v", err)
+	require.NoError(t, bank.Within(t, paused))
 	requireAlone(t, rec, err)
 	end()
 	b.CheckBooks(bank.Balances(100, 0))
@@ -135,7 +135,7 @@ func TestProcessWithoutNotes(t *testing.T) {
 			b := left(t)
 			change(b)
 			n := unfinished(b)
-			end := bank.InBackground(t, b.NewCoordinator(b.DB))
+			end := bank.InBackground(t, b.NewCoordinator(b.DB, byNotesAlone()))
 			b.MustSubmit("seen") // the worker works
 			_, err := b.Wait(t.Context(), "seen")
 			require.NoError(t, err)
@@ -160,17 +160,17 @@ func TestFrozenProcess(t *testing.T) {
 	taken := false
 	for round := 0; !taken; round++ {
 		require.Less(t, round, 10)
-		mover.signal(syscall.SIGSTOP)
+		mover.Signal(syscall.SIGSTOP)
 		finished(b)
 		taken = takenOver(b) > 0
-		mover.signal(syscall.SIGCONT)
+		mover.Signal(syscall.SIGCONT)
 		done, err := b.Count(t.Context(), transfer.Query{States: []transfer.State{transfer.StateSuccess}})
 		require.NoError(t, err)
 		awaitMoves(b, done+300)
 	}
-	mover.end()
-	worker.end()
-	require.Zero(t, unfinished(b))
+	mover.End()
+	finished(b)
+	worker.End()
 	b.CheckBooks(bank.Balances(100_000, 100_000))
 	report := b.MustAudit()
 	require.Empty(t, report.Findings)
@@ -184,20 +184,26 @@ func takenOver(b *bank.Bank) int64 {
 	return n
 }
 
-// A chain of deaths: who takes over dies as well, and is noticed as soon.
+// owned selects the transfers that a process of a name has claimed.
+func owned(name string) bson.D {
+	return bson.D{{Key: "owner", Value: bson.D{{Key: "$gte", Value: name + "-"}, {Key: "$lt", Value: name + "."}}}}
+}
+
+// A chain of deaths: who takes over dies as well, and is noticed as well.
 func TestWhoTakesOverDies(t *testing.T) {
 	t.Parallel()
 	b := left(t)
 	for round := range 2 {
-		worker := start(b, fmt.Sprint("worker", round), works)
-		require.Eventually(t, func() bool { return takenOver(b) > 0 }, eventually, time.Millisecond)
-		worker.kill()
+		name := fmt.Sprint("worker", round)
+		worker := start(b, name, works)
+		bank.Until(t, time.Millisecond, func() (bool, error) {
+			n, err := b.DB.Collection("transfers").CountDocuments(t.Context(), owned(name))
+			return n > 0, err
+		})
+		worker.Kill()
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), early)
-	defer cancel()
-	end := bank.InBackground(t, b.NewCoordinator(b.DB))
+	end := bank.InBackground(t, b.NewCoordinator(b.DB, byNotesAlone()))
 	finished(b)
-	require.NoError(t, ctx.Err())
 	end()
 	b.CheckBooks(bank.Balances(100_000, 100_000))
 }

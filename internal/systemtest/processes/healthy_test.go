@@ -2,6 +2,7 @@ package processes
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,14 +26,13 @@ func TestHealthyWithoutRun(t *testing.T) {
 	require.NoError(t, c.Healthy(t.Context()))
 	require.NoError(t, set.Pause(0))
 	var err error
-	require.Eventually(t, func() bool { // it stops soon
+	require.Eventually(t, func() bool { // it stops soon, and the other server may be slow, too
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		err = c.Healthy(ctx)
-		return err != nil
+		return err != nil && strings.Contains(err.Error(), there.Name()+".accounts")
 	}, eventually, time.Millisecond)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.ErrorContains(t, err, there.Name()+".accounts")
 	require.NoError(t, b.Healthy(t.Context()), "it does not use that server")
 	require.NoError(t, set.Resume(0))
 	require.Eventually(t, func() bool { return c.Healthy(t.Context()) == nil }, eventually, 10*time.Millisecond)
@@ -93,7 +93,7 @@ func TestHealthyAfterRunHasFailed(t *testing.T) {
 	go func() { ended <- c.Run(t.Context()) }()
 	require.Eventually(t, func() bool { return c.Healthy(t.Context()) == nil }, eventually, time.Millisecond)
 	require.NoError(t, client.Disconnect(t.Context()))
-	require.ErrorIs(t, <-ended, mongo.ErrClientDisconnected)
+	require.ErrorIs(t, bank.Within(t, ended), mongo.ErrClientDisconnected)
 	require.Error(t, c.Healthy(t.Context()))
 	b.CheckBooks(bank.Balances(100, 0))
 }

@@ -1,14 +1,10 @@
 package processes
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -33,6 +29,10 @@ const (
 	moves = "move" // it moves 1 from a to b, and back, again and again, for many callers
 )
 
+// byNotesAlone makes a process take nothing over but from processes whose notes have
+// stopped: whatever was taken over within the time of a test was noticed by them.
+func byNotesAlone() transfer.Option { return transfer.WithStallThreshold(time.Hour) }
+
 // callers is how many callers a process that moves money has.
 const callers = 64
 
@@ -44,14 +44,9 @@ func TestProcess(t *testing.T) {
 		return // There is nothing to test: this is not a process that another test has started.
 	}
 	name := os.Getenv(envName)
-	c, err := transfer.NewCoordinator(mongotest.Client(t).Database(database), transfer.WithOwner(name))
+	c, err := transfer.NewCoordinator(mongotest.Client(t).Database(database), transfer.WithOwner(name), byNotesAlone())
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	go func() {
-		defer cancel()
-		_, _ = io.Copy(io.Discard, os.Stdin) // It ends when the parent asks for it, or has ended itself.
-	}()
+	ctx := bank.UntilInputEnds(t)
 	if os.Getenv(envDuty) == works {
 		require.NoError(t, c.Run(ctx))
 	} else {
@@ -77,68 +72,42 @@ func move(ctx context.Context, c *transfer.Coordinator, name string) {
 	all.Wait()
 }
 
-// process is one that works for a test.
-type process struct {
-	t     *testing.T
-	name  string
-	cmd   *exec.Cmd
-	stdin io.Closer
-}
-
 // start starts a process that works for the bank.
-func start(b *bank.Bank, name, duty string) *process {
+func start(b *bank.Bank, name, duty string) *bank.Process {
 	b.T.Helper()
-	var output bytes.Buffer
-	cmd := exec.Command(os.Args[0], "-test.run=^TestProcess$")
-	cmd.Env = append(os.Environ(), "MONGODB_URI="+mongotest.URI(), envDatabase+"="+b.DB.Name(), envName+"="+name, envDuty+"="+duty)
-	cmd.Stdout, cmd.Stderr = &output, &output
-	stdin, err := cmd.StdinPipe()
-	require.NoError(b.T, err)
-	require.NoError(b.T, cmd.Start())
-	b.T.Cleanup(func() {
-		_, _ = cmd.Process.Kill(), cmd.Wait() // Both fail if the test went well.
-		if b.T.Failed() {
-			b.T.Logf("the process %s said: %s", name, output.Bytes())
-		}
-	})
-	return &process{b.T, name, cmd, stdin}
-}
-
-// end ends the process, and requires that it ended well.
-func (p *process) end() {
-	p.t.Helper()
-	require.NoError(p.t, p.stdin.Close())
-	require.NoError(p.t, p.cmd.Wait(), "the process %s", p.name)
-}
-
-// kill kills the process where it is.
-func (p *process) kill() {
-	p.t.Helper()
-	p.signal(syscall.SIGKILL)
-	require.Error(p.t, p.cmd.Wait())
-}
-
-func (p *process) signal(signal syscall.Signal) {
-	p.t.Helper()
-	require.NoError(p.t, p.cmd.Process.Signal(signal))
+	return bank.StartProcess(b.T, "TestProcess", name, envDatabase+"="+b.DB.Name(), envName+"="+name, envDuty+"="+duty)
 }
 
 // awaitMoves waits until a process has moved money, for a while.
 func awaitMoves(b *bank.Bank, n int64) {
 	b.T.Helper()
-	require.Eventually(b.T, func() bool {
+	bank.Until(b.T, 10*time.Millisecond, func() (bool, error) {
 		done, err := b.Count(b.T.Context(), transfer.Query{States: []transfer.State{transfer.StateSuccess}})
-		return err == nil && done >= n
-	}, eventually, 10*time.Millisecond)
+		return done >= n, err
+	})
 }
 
 // eventually is longer than anything takes here on a busy machine.
-const eventually = 2 * time.Minute
+const eventually = 5 * time.Minute
 
-// unfinished returns how many transfers are in progress, or left.
+// countUnfinished returns how many transfers are in progress, or left.
+func countUnfinished(b *bank.Bank) (int64, error) {
+	return b.Count(b.T.Context(), transfer.Query{Unfinished: true})
+}
+
+// unfinished is [countUnfinished] of a server that answers.
 func unfinished(b *bank.Bank) int64 {
 	b.T.Helper()
-	n, err := b.Count(b.T.Context(), transfer.Query{Unfinished: true})
+	n, err := countUnfinished(b)
 	require.NoError(b.T, err)
 	return n
+}
+
+// awaitUnfinished waits until so many transfers are in progress, or left.
+func awaitUnfinished(b *bank.Bank, n int64, every time.Duration) {
+	b.T.Helper()
+	bank.Until(b.T, every, func() (bool, error) {
+		now, err := countUnfinished(b)
+		return now == n, err
+	})
 }

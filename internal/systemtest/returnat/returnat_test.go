@@ -345,7 +345,7 @@ func TestWorkerLeavesNothing(t *testing.T) {
 				return len(b.IDs(transfer.Query{States: []transfer.State{transfer.StateInitiated}})) == 0
 			}, 5*time.Minute, time.Millisecond)
 			stop()
-			require.NoError(t, <-ended)
+			require.NoError(t, bank.Within(t, ended))
 			require.Zero(t, b.Unfinished())
 			require.Equal(t, bank.Balances(90, 10), b.Balances())
 			b.CheckBooks(bank.Balances(100, 0))
@@ -372,7 +372,7 @@ func TestPoisonedPayAfterTheCommit(t *testing.T) {
 			require.Eventually(t, func() bool { return s.Documents() == 3 }, 5*time.Minute, time.Millisecond)
 			repair := bank.Forbidden("b")(b)
 			s.Open()
-			bank.RequireAnswer(t, want, <-answer, "the first answer")
+			bank.RequireAnswer(t, want, bank.Within(t, answer), "the first answer")
 			require.Eventually(t, func() bool {
 				rec, err := b.Get(t.Context(), "t")
 				return err == nil && rec.Stuck != nil

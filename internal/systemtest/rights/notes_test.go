@@ -97,7 +97,7 @@ func (v *guarded) blindWorker(r role) {
 	require.NoError(t, err)
 	require.NoError(t, c.Healthy(t.Context()))
 	cancel()
-	require.NoError(t, <-ended)
+	require.NoError(t, bank.Within(t, ended))
 	require.Equal(t, 1, log.Count(mayNotRead))
 	v.finish()
 }

@@ -16,6 +16,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
 // With a wrong password every verb says so at once, and nothing is stored.
@@ -387,7 +388,7 @@ func (v *guarded) workerGoesOn() {
 	default:
 	}
 	stop()
-	require.NoError(t, <-ended)
+	require.NoError(t, bank.Within(t, ended))
 	v.finish()
 }
 

@@ -39,18 +39,21 @@ func holdNear(b *bank.Bank, id string) *transfer.Coordinator {
 	return near
 }
 
+// beside is work that a worker has beside transfers to a cluster that doesn't answer.
+type beside struct {
+	threshold time.Duration
+	begun     func(s *bank.Searches) <-chan struct{}
+	away      bson.M // the changes that make the transfers to it
+	near      func(b *bank.Bank)
+	want      transfer.State
+}
+
 // A worker has transfers to a cluster that doesn't answer, which it has never reached.
 // They don't keep it from recovering other transfers, voiding their holds, or ending.
 // It does so while it still waits for the answer.
 func TestWorkerPassesOverAClusterThatIsAway(t *testing.T) {
 	t.Parallel()
-	for name, row := range map[string]struct {
-		threshold time.Duration
-		begun     func(s *bank.Searches) <-chan struct{}
-		away      bson.M // the changes that make the transfers to it
-		near      func(b *bank.Bank)
-		want      transfer.State
-	}{
+	for name, row := range map[string]beside{
 		"stalled": {
 			time.Second, func(s *bank.Searches) <-chan struct{} { return s.Stalled },
 			bson.M{"state": "Committed", "committedAt": bank.ThresholdsAgo(1), "lastModified": bank.ThresholdsAgo(1)},
@@ -64,37 +67,46 @@ func TestWorkerPassesOverAClusterThatIsAway(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := bank.New(t, 100, 0).WithIndexes()
-			near := holdNear(b, "far")
-
-			s := bank.NewSearches()
-			worker := b.NewCoordinator(b.Through(s.Client()), mute(b), transfer.WithStallThreshold(row.threshold))
-			end := bank.InBackground(t, worker)
-			<-s.Stalled // the sweep has searched for expired holds too, and the next such sweep is a threshold away
-			far := b.Plant("far", 20, row.away)
-			begun := row.begun(s)
-			select {
-			case <-begun: // before the transfers were there
-			default:
+			// Others may keep a test's machine busy for as long as the answer is waited for.
+			for round := 0; passesOver(t, row) >= wire.CommandLimit; round++ {
+				require.Less(t, round, 5, "it has waited until the others were given up")
 			}
-			<-begun
-			since := time.Now()
-			row.near(b)
-			require.Eventually(t, func() bool {
-				rec, err := b.Get(t.Context(), "near")
-				require.NoError(t, err)
-				return rec.State == row.want
-			}, 20*time.Second, 10*time.Millisecond)
-			require.Less(t, time.Since(since), wire.CommandLimit, "it has waited until the others were given up")
-			end()
-			require.Less(t, time.Since(since), wire.CommandLimit)
-
-			b.Remove("transfers", far...)
-			_, err := near.Void(t.Context(), "far")
-			require.NoError(t, err)
-			b.CheckBooks(bank.Balances(100, 0))
 		})
 	}
+}
+
+// passesOver returns how long it takes a worker to do what it has to do nearby, and to
+// end.
+func passesOver(t *testing.T, row beside) time.Duration {
+	t.Helper()
+	b := bank.New(t, 100, 0).WithIndexes()
+	near := holdNear(b, "far")
+
+	s := bank.NewSearches()
+	worker := b.NewCoordinator(b.Through(s.Client()), mute(b), transfer.WithStallThreshold(row.threshold))
+	end := bank.InBackground(t, worker)
+	bank.Within(t, s.Stalled) // the sweep has searched for expired holds too, and the next such sweep is a threshold away
+	far := b.Plant("far", 20, row.away)
+	begun := row.begun(s)
+	select {
+	case <-begun: // before the transfers were there
+	default:
+	}
+	bank.Within(t, begun)
+	since := time.Now()
+	row.near(b)
+	bank.Until(t, 10*time.Millisecond, func() (bool, error) {
+		rec, err := b.Get(t.Context(), "near")
+		return rec.State == row.want, err
+	})
+	end()
+	took := time.Since(since)
+
+	b.Remove("transfers", far...)
+	_, err := near.Void(t.Context(), "far")
+	require.NoError(t, err)
+	b.CheckBooks(bank.Balances(100, 0))
+	return took
 }
 
 // A worker has hundreds of transfers to a cluster that has fallen silent, more than a

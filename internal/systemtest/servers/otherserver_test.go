@@ -174,7 +174,7 @@ func raceOnLedgers(b *bank.Bank, ledgers map[string]*mongo.Collection, each int,
 	close(begin)
 	fine := map[string]int{}
 	for range each * len(ledgers) {
-		got := <-answers
+		got := bank.Within(b.T, answers)
 		if got.err == nil {
 			fine[got.name]++
 			continue

@@ -98,13 +98,14 @@ func requirePrepared(b *bank.Branches, id string) {
 	b.T.Helper()
 	here := b.DB.Collection("accounts")
 	trace := bson.M{"pending." + id: bson.M{"$exists": true}}
-	require.Eventually(b.T, func() bool {
+	bank.Until(b.T, 10*time.Millisecond, func() (bool, error) {
 		n, err := here.CountDocuments(b.T.Context(), trace)
-		require.NoError(b.T, err)
+		if err != nil {
+			return false, err
+		}
 		more, err := b.There().CountDocuments(b.T.Context(), trace)
-		require.NoError(b.T, err)
-		return n+more == 2
-	}, 5*time.Minute, 10*time.Millisecond)
+		return n+more == 2, err
+	})
 }
 
 // A server that is away delays the transfers that touch it, and no others, not even on
@@ -140,7 +141,7 @@ func TestOtherServerIsAway(t *testing.T) {
 	fresh := b.NewCoordinator(b.DB, b.Other())
 	_, err = fresh.Transfer(t.Context(), bank.Move("fresh", "a", "b", 1))
 	require.NoError(t, err)
-	ctx, cancel = context.WithTimeout(t.Context(), 6*time.Second)
+	ctx, cancel = context.WithTimeout(t.Context(), 12*time.Second)
 	defer cancel()
 	_, err = fresh.Transfer(ctx, bank.Across("fresh, away", 20))
 	require.ErrorContains(t, err, `ledger "other"`)
@@ -169,7 +170,7 @@ func TestDocumentsNamedAsALedgerElsewhere(t *testing.T) {
 	fresh := b.NewCoordinator(b.DB, opts...)
 	_, err = fresh.Transfer(t.Context(), bank.Move("t", "a", "b", 5))
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 12*time.Second)
 	defer cancel()
 	_, err = fresh.Transfer(ctx, bank.Payment("p-2", "o-2", 10))
 	require.ErrorContains(t, err, `whether documents "orders" and ledger "far" are one collection`)

@@ -112,9 +112,9 @@ func (r reader) requireLasting(at time.Time, letGo func()) {
 	}
 	letGo()
 	if !early {
-		told = <-telling
+		told = bank.Within(r.T, telling)
 	}
-	require.Equal(r.T, <-r.tell(at), told, "told before it was over: %v", early)
+	require.Equal(r.T, bank.Within(r.T, r.tell(at)), told, "told before it was over: %v", early)
 }
 
 // A commit that is stamped, and not visible yet, comes before another one that is.
@@ -221,7 +221,7 @@ func TestStatementOnAServerThatHangs(t *testing.T) {
 			b.OpenAccounts([]int64{100, 0})
 			b.MustHold("late", 60, time.Hour)
 			r := reader{b, b.MustLedger(""), "a"}
-			<-r.tell(time.Now()) // so that no read has to store something for it later
+			bank.Within(t, r.tell(time.Now())) // so that no read has to store something for it later
 
 			letGo := hangShowing(t, client)
 			posted := make(chan error, 1)
@@ -241,7 +241,7 @@ func TestStatementOnAServerThatHangs(t *testing.T) {
 			}, time.Minute, time.Millisecond)
 			r.requireLasting(at, func() {
 				letGo()
-				require.NoError(t, <-posted)
+				require.NoError(t, bank.Within(t, posted))
 			})
 			require.Equal(t, []string{"late -60 40"}, b.Lines(b.MustStatement(r.of, "a", transfer.StatementQuery{})))
 			b.RecoverAll(transfer.WithAccounts(accounts))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,6 +33,22 @@ func (k talker) about(id string, from slog.Level) (lines []string) {
 	return lines
 }
 
+// requireSmooth requires what is told of a transfer that nothing has disturbed.
+func (k talker) requireSmooth(id string) {
+	k.T.Helper()
+	told := k.about(id, slog.LevelDebug)
+	last := len(told) - 1
+	require.Equal(k.T, "DEBUG a transfer was handled transfer Success", told[last])
+	var stages []string
+	for _, line := range told[:last] {
+		stage, found := strings.CutPrefix(line, "DEBUG a transfer has come to a stage ")
+		require.True(k.T, found, line)
+		stages = append(stages, stage)
+	}
+	want := []string{"read", "claim", "prepare", "settle", "clear", "finish"}
+	require.Equal(k.T, want, bank.WithoutDoubt(want, stages))
+}
+
 // One transfer can be followed by its ID, through all processes: at Debug each stage, at
 // Info who has taken it over and that a call's answer is in doubt, at Warn what is in its
 // way.
@@ -41,11 +58,7 @@ func TestOneTransferIsFollowed(t *testing.T) {
 	k := newTalker(t)
 	_, err := k.c.Transfer(t.Context(), telltale("smooth", "a", "b"))
 	require.NoError(t, err)
-	var want []string
-	for _, stage := range []string{"read", "claim", "prepare", "settle", "clear", "finish"} {
-		want = append(want, "DEBUG a transfer has come to a stage "+stage)
-	}
-	require.Equal(t, append(want, "DEBUG a transfer was handled transfer Success"), k.about("smooth", slog.LevelDebug))
+	k.requireSmooth("smooth")
 
 	w := &bank.Wire{To: "accounts", Of: bank.Writes, At: 1, What: bank.Swallowed} // the pays are lost, and the process dies
 	dying := k.over(w.Client())
@@ -61,7 +74,7 @@ func TestOneTransferIsFollowed(t *testing.T) {
 	w.Cut()
 	cancel()
 	bank.Kill(dying)
-	require.ErrorIs(t, <-answer, transfer.ErrUnsettled)
+	require.ErrorIs(t, bank.Within(t, answer), transfer.ErrUnsettled)
 	restore := bank.Deleted("a")(k.Bank)
 	sweeper := k.over(options.Client(), transfer.WithStallThreshold(0))
 	report, err := sweeper.Recover(t.Context())

@@ -62,7 +62,7 @@ func runSubmitted(b *bank.Bank, c *transfer.Coordinator, ids ...string) {
 		require.Equal(b.T, transfer.StateSuccess, rec.State)
 	}
 	cancel()
-	require.NoError(b.T, <-done)
+	require.NoError(b.T, bank.Within(b.T, done))
 }
 
 // decideHolds posts and voids what is held.

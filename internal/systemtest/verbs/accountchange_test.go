@@ -314,7 +314,7 @@ func beginHeldBack(b *bank.Bank, knows bool) func() error {
 	require.Eventually(b.T, func() bool { return b.RawTransfer("t").State == "Preparing" }, time.Minute, time.Millisecond)
 	return func() error {
 		s.Open()
-		return <-answer
+		return bank.Within(b.T, answer)
 	}
 }
 

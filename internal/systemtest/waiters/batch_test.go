@@ -129,13 +129,13 @@ func othersComeFirst(t *testing.T, point int) bool {
 		_, err := c.Transfer(t.Context(), bank.Move("hangs", "a", "b", 1))
 		ended <- err
 	}()
-	<-hangs
+	bank.Within(t, hangs)
 	for i := range 3 {
 		_, err := c.Transfer(t.Context(), bank.Move(fmt.Sprint("other", i), "a", "b", 1))
 		require.NoError(t, err)
 	}
 	first := len(ended) == 0
-	require.NoError(t, <-ended)
+	require.NoError(t, bank.Within(t, ended))
 	b.CheckBooks(bank.Balances(100, 0))
 	return first
 }
@@ -167,7 +167,7 @@ func TestWorkersShareCommands(t *testing.T) {
 	}
 	require.Less(t, commands.Load(), int64(submitted), "each alone takes four, and shares in the rest")
 	cancel()
-	require.NoError(t, <-ended)
+	require.NoError(t, bank.Within(t, ended))
 	b.CheckBooks(bank.Balances(submitted, 0))
 }
 
