@@ -320,7 +320,7 @@ func TestWorkersShareWhatWaits(t *testing.T) {
 		rec, err := b.Wait(t.Context(), id)
 		require.NoError(t, err)
 		require.Equal(t, transfer.StateSuccess, rec.State)
-		require.EqualValues(t, 1, rec.Epoch)
+		require.EqualValues(t, 1+rec.Attempts, rec.Epoch)
 	}
 	for _, end := range ends {
 		end()
