@@ -117,8 +117,8 @@ func submit(b *bank.Bank, n int) (submitted int) {
 // opening is the balance with which each of these accounts begins.
 const opening = int64(1_000_000)
 
-// shares returns how many of the transfers that were due at once each process has claimed,
-// and requires that each has a part.
+// shares returns how many of the transfers that were due at once each process has
+// claimed, and requires that each has a part.
 func shares(b *bank.Bank, processes int) []int64 {
 	b.T.Helper()
 	var all []int64

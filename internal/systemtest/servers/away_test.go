@@ -67,7 +67,7 @@ func TestWorkerPassesOverAClusterThatIsAway(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			// Others may keep a test's machine busy for as long as the answer is waited for.
+			// Others may keep a machine busy for as long as the answer is waited for.
 			for round := 0; passesOver(t, row) >= wire.CommandLimit; round++ {
 				require.Less(t, round, 5, "it has waited until the others were given up")
 			}
@@ -85,7 +85,8 @@ func passesOver(t *testing.T, row beside) time.Duration {
 	s := bank.NewSearches()
 	worker := b.NewCoordinator(b.Through(s.Client()), mute(b), transfer.WithStallThreshold(row.threshold))
 	end := bank.InBackground(t, worker)
-	bank.Within(t, s.Stalled) // the sweep has searched for expired holds too, and the next such sweep is a threshold away
+	// The sweep has searched for expired holds too, and the next one is a threshold away.
+	bank.Within(t, s.Stalled)
 	far := b.Plant("far", 20, row.away)
 	begun := row.begun(s)
 	select {
