@@ -68,7 +68,7 @@ func TestMarkHangs(t *testing.T) {
 		_, err := c.Transfer(t.Context(), bank.Move(id, "a", "b", 10))
 		require.NoError(t, err)
 		in.await(t, 10*time.Second, id+":succeeded")
-		<-hangs
+		bank.Within(t, hangs)
 	}
 	requireDelivered(b)
 	end()

@@ -117,7 +117,7 @@ func TestObserved(t *testing.T) {
 	end := bank.InBackground(t, b.Coordinator)
 	b.MustMove("pay", 60)
 	for attempt := 1; attempt <= 2; attempt++ {
-		info := <-told
+		info := bank.Within(t, told)
 		require.NotNil(t, info.Context)
 		info.Context, info.Took = nil, 0
 		require.Equal(t, transfer.EventInfo{

@@ -95,12 +95,13 @@ func TestKilledProcess(t *testing.T) {
 	t.Parallel()
 	b := bank.NewWith(t, []transfer.Option{silent()}, 100, 0).WithIndexes()
 	b.MustMove("found", 10)
-	process := exec.Command(os.Args[0], "-test.run=^TestDeliveringProcess$")
+	process := exec.Command(os.Args[0], "-test.run=^TestDeliveringProcess$", "-test.timeout=10m")
 	process.Env = append(os.Environ(), "MONGODB_URI="+mongotest.URI(), processDatabase+"="+b.DB.Name(), processHangs+"=own")
 	output, err := process.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, process.Start())
-	t.Cleanup(func() { _, _ = process.Process.Kill(), process.Wait() })
+	hangs := time.AfterFunc(5*time.Minute, func() { _ = process.Process.Kill() })
+	t.Cleanup(func() { _, _, _ = hangs.Stop(), process.Process.Kill(), process.Wait() })
 	inHand := map[string]bool{}
 	for lines := bufio.NewScanner(output); len(inHand) < 2 && lines.Scan(); {
 		if id, found := strings.CutPrefix(lines.Text(), "in hand "); found {
@@ -148,7 +149,7 @@ func TestGracefulEnd(t *testing.T) {
 		require.NoError(t, err)
 	}
 	for range 256 { // as many as run at once
-		<-begun
+		bank.Within(t, begun)
 	}
 	end()
 	done := first.taken()

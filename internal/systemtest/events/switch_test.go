@@ -158,15 +158,14 @@ func TestRetentionWaits(t *testing.T) {
 			in.judge = func(context.Context, transfer.Event) error { return errRefused }
 			given := transfer.WithEvents(transfer.EventHandler{Handle: in.handle, Kinds: kinds, MaxAttempts: 1})
 			end := bank.InBackground(t, b.NewCoordinator(b.DB, given))
-			require.Eventually(t, func() bool {
+			bank.Until(t, 10*time.Millisecond, func() (bool, error) {
 				for rec, err := range b.List(t.Context(), transfer.Query{Undelivered: true}) {
-					require.NoError(t, err)
-					if !rec.Undelivered[0].GivenUp {
-						return false
+					if err != nil || !rec.Undelivered[0].GivenUp {
+						return false, err
 					}
 				}
-				return true
-			}, 20*time.Second, 10*time.Millisecond)
+				return true, nil
+			})
 			end()
 			for rec, err := range b.List(t.Context(), transfer.Query{}) {
 				require.NoError(t, err)
