@@ -35,7 +35,7 @@ func TestIdleCost(t *testing.T) {
 	defer end()
 	_, err := c.Transfer(t.Context(), bank.Move("pay", "a", "b", 60))
 	require.NoError(t, err)
-	in.await(t, 10*time.Second, "pay:succeeded")
+	in.await(t, 20*time.Second, "pay:succeeded")
 	requireDelivered(b)
 	count := func() float64 {
 		before := commands.Load()
@@ -67,7 +67,7 @@ func TestMarkHangs(t *testing.T) {
 	for _, id := range []string{"pay", "next"} {
 		_, err := c.Transfer(t.Context(), bank.Move(id, "a", "b", 10))
 		require.NoError(t, err)
-		in.await(t, 10*time.Second, id+":succeeded")
+		in.await(t, 20*time.Second, id+":succeeded")
 		bank.Within(t, hangs)
 	}
 	requireDelivered(b)
@@ -92,7 +92,7 @@ func TestRunEnds(t *testing.T) {
 	go func() { ended <- c.Run(t.Context()) }()
 	_, err := c.Transfer(t.Context(), bank.Move("pay", "a", "b", 60))
 	require.NoError(t, err)
-	in.await(t, 10*time.Second, "pay:succeeded")
+	in.await(t, 20*time.Second, "pay:succeeded")
 	require.NoError(t, c.Close(t.Context()))
 	limit := time.NewTimer(20 * time.Second)
 	defer limit.Stop()

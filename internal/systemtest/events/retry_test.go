@@ -45,7 +45,7 @@ func TestFailuresAreTriedAgain(t *testing.T) {
 			b := bank.NewWith(t, []transfer.Option{in.option()}, 100, 0).WithIndexes()
 			end := bank.InBackground(t, b.Coordinator)
 			b.MustMove("pay", 60)
-			in.await(t, 20*time.Second, "pay:succeeded")
+			in.await(t, 40*time.Second, "pay:succeeded")
 			end()
 			require.Len(t, tried, 3)
 			require.GreaterOrEqual(t, tried[1].Sub(tried[0]), time.Second)
@@ -79,7 +79,7 @@ func TestGivenUp(t *testing.T) {
 	require.Eventually(t, func() bool {
 		rec, err := b.Get(t.Context(), "pay")
 		return err == nil && len(rec.Undelivered) == 1 && rec.Undelivered[0].GivenUp
-	}, 20*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 	require.Equal(t, []string{"pay"}, b.IDs(transfer.Query{Undelivered: true}))
 	rec, err := b.Get(t.Context(), "pay")
 	require.NoError(t, err)
@@ -93,14 +93,14 @@ func TestGivenUp(t *testing.T) {
 	broken = false
 	mu.Unlock()
 	require.NoError(t, b.Redeliver(t.Context(), "pay"))
-	in.await(t, 10*time.Second, "pay:succeeded")
+	in.await(t, 20*time.Second, "pay:succeeded")
 	require.Equal(t, 1, in.taken()["pay:succeeded"][0].Attempt)
 	requireDelivered(b)
 	require.NoError(t, b.Redeliver(t.Context(), "pay"), "what was delivered is not delivered again")
 	require.ErrorIs(t, b.Redeliver(t.Context(), "other"), transfer.ErrTransferNotFound)
 	require.ErrorIs(t, b.Redeliver(t.Context(), ""), transfer.ErrInvalidRequest)
 	b.MustMove("next", 1)
-	in.await(t, 10*time.Second, "next:succeeded")
+	in.await(t, 20*time.Second, "next:succeeded")
 	require.Len(t, in.taken()["pay:succeeded"], 1)
 	b.CheckBooks(bank.Balances(100, 0))
 }
@@ -166,11 +166,11 @@ func TestPoisonedHoldsUpNobody(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
-	in.await(t, 10*time.Second, eventIDs(transfer.EventSucceeded, ids...)...)
+	in.await(t, 20*time.Second, eventIDs(transfer.EventSucceeded, ids...)...)
 	require.Eventually(t, func() bool {
 		n, err := b.Count(t.Context(), transfer.Query{Undelivered: true})
 		return err == nil && n == bad
-	}, 10*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 	close(stuck)
 	end()
 	require.Len(t, in.taken(), good)
