@@ -43,7 +43,8 @@ type Observer struct {
 	TakenOver func(TakeoverInfo)
 	// Swept is called after each Recover, and after each sweep of Run for what has
 	// stalled.
-	// It is called after a look of Run for expired holds, too, if there were any.
+	// It is called, too, after a look of Run for expired holds, or for what dead
+	// processes have left, if that has brought any to its end.
 	// The duration is how long the sweep took.
 	Swept func(RecoveryReport, time.Duration)
 	// EventDone is called after each attempt to deliver an event.

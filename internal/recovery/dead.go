@@ -51,7 +51,7 @@ func (u *undertaker) look(ctx context.Context) (rest time.Duration, err error) {
 		return 0, nil
 	}
 	u.announce(dead)
-	s := newSweep(u.Settings, u.swept)
+	s := u.newLook()
 	s.still = liveness.Silence
 	left := func(without ...queries.Route) iter.Seq2[document.Transfer, error] {
 		return u.Queries.Abandoned(ctx, liveness.Owners(dead), s.still, without...)
