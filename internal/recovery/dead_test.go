@@ -120,6 +120,27 @@ func TestLooksComeBackToWhatMayGoOn(t *testing.T) {
 	}
 }
 
+// A look that takes long is followed by a longer rest, whether it has found anybody or
+// not.
+func TestLongLooksRest(t *testing.T) {
+	t.Parallel()
+	e := newEmployed(t)
+	e.step = 20 * time.Millisecond
+	u := &undertaker{worker: e.worker}
+	requireRest := func() {
+		rest, err := u.look(t.Context())
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, rest, bellFactor*e.step)
+		require.LessOrEqual(t, rest, longestPause)
+	}
+	requireRest()
+	e.leaveBehind(map[string]bson.M{"t": nil})
+	e.lookFor(u, 10*time.Second)
+	require.NotEmpty(t, u.dead)
+	requireRest()
+	require.Equal(t, longestPause, restAfter(time.Hour))
+}
+
 // That the notes may not be read is said once, and again only if they could be read
 // meanwhile.
 func TestBlindnessIsSaidOnce(t *testing.T) {

@@ -34,6 +34,7 @@ type employed struct {
 
 	mu       sync.Mutex
 	now      time.Time
+	step     time.Duration  // how far the clock goes each time it is read
 	lines    map[string]int // by level and message
 	told     []Report
 	run      []string // the IDs of submitted transfers, and of those that were to be finished
@@ -47,6 +48,7 @@ func newEmployed(t *testing.T) *employed {
 	clock := func() time.Time {
 		e.mu.Lock()
 		defer e.mu.Unlock()
+		e.now = e.now.Add(e.step)
 		return e.now
 	}
 	settings := &Settings{
