@@ -86,7 +86,7 @@ func (u *undertaker) findDead(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	u.watch.Asked(begun, begun)
+	u.watch.Asked(time.Time{}, begun)
 	return u.watch.Dead(notes, begun), nil
 }
 

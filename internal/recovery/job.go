@@ -12,11 +12,11 @@ import (
 
 const (
 	// bellPeriod is the time between two questions for what there is to do.
-	// A transfer that another process has submitted is found within it.
+	// A transfer that another process has submitted is found within it, as a rule.
 	bellPeriod = liveness.LookPeriod
-	// bellFactor is for how many times of what the question took nobody asks again, and
-	// longestBell the longest time without a question: a server that is busy is asked
-	// less often.
+	// bellFactor is how many times as long as the question took the pause after it is, so
+	// that a busy server is asked less often.
+	// The pause is never longer than longestBell.
 	bellFactor  = 3
 	longestBell = 600 * time.Millisecond
 )
