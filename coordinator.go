@@ -241,7 +241,8 @@ func (c *Coordinator) Close(ctx context.Context) error {
 //   - ErrUnsupportedDeployment: a server is unfit.
 //   - ErrInvalidRequest: ctx is nil.
 //   - any other error: a server doesn't answer in time, or Run doesn't work, or has ended
-//     with an error, which this one wraps.
+//     with an error.
+//     It wraps the error that Run has ended with, or has met last.
 //     Ask again later; where Run has ended, start it again, or end the process.
 func (c *Coordinator) Healthy(ctx context.Context) error {
 	if err := checkContext(ctx); err != nil {

@@ -29,6 +29,7 @@ type Explanation struct {
 	// NextTry is from when on Run or Recover goes on with it, if nobody has done anything
 	// by then: by this Coordinator's stall threshold, or when a hold expires, or a
 	// submitted transfer may begin.
+	// Where its process has died, Run goes on with it earlier, as a rule within seconds.
 	// It is zero of a transfer that is final, or that recovery leaves alone.
 	NextTry time.Time
 	// Left says what is left to be done.

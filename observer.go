@@ -38,12 +38,14 @@ type Observer struct {
 	// Other commands are not among them, such as those of look-ups, Submit and lists: the
 	// driver's event.CommandMonitor sees all.
 	CommandDone func(CommandInfo)
-	// TakenOver is called when this process has taken over a transfer that had stalled.
+	// TakenOver is called when this process has taken over a transfer that had stalled,
+	// or whose process had died.
 	// A takeover is not counted where the server's answer to it was lost.
 	TakenOver func(TakeoverInfo)
 	// Swept is called after each Recover, and after each sweep of Run for what has
 	// stalled.
-	// It is called after a look of Run for expired holds, too, if there were any.
+	// It is called, too, after a look of Run for expired holds, or for what dead
+	// processes have left, if that has brought any to its end.
 	// The duration is how long the sweep took.
 	Swept func(RecoveryReport, time.Duration)
 	// EventDone is called after each attempt to deliver an event.
@@ -125,7 +127,8 @@ type CommandInfo struct {
 	Err error
 }
 
-// TakeoverInfo is a transfer that this process has taken over because it had stalled.
+// TakeoverInfo is a transfer that this process has taken over because it had stalled, or
+// its process had died.
 type TakeoverInfo struct {
 	// Context is that of the call that has taken it over, without its end.
 	Context context.Context

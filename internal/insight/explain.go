@@ -59,6 +59,7 @@ func (f *Facts) Since() time.Time {
 
 // NextTry returns when a process goes on with the transfer by itself, if none has done
 // anything by then.
+// A worker that finds its process dead does so earlier.
 // It is zero of what is final, or makes no sense.
 func (f *Facts) NextTry() time.Time {
 	t := f.Transfer
@@ -174,7 +175,8 @@ func (f *Facts) Advice() string {
 	case f.someAre(func(p *Participant) bool { return p.Err != nil }):
 		return "See that all its documents can be read."
 	case f.Now.Before(f.NextTry()):
-		return "Nothing yet: it is under way. If nobody finishes it, recovery takes it over from " + clock(f.NextTry()) + " on."
+		return "Nothing yet: it is under way. If nobody finishes it, recovery takes it over from " + clock(f.NextTry()) + " on, " +
+			"and where its process has died, Run as a rule within seconds."
 	}
 	return "It has stalled. See that Run or Recover works in a process that knows all its collections."
 }

@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// refusedPause is how long no note is tried after one for which a right is missing.
-	refusedPause = time.Minute
+	// refusedRest is how long no note is tried after one for which a right is missing.
+	refusedRest = time.Minute
 	// staleNote is how old a note may be before a process that begins to work again
 	// renews it at once: a note that somebody has removed as old says nothing.
 	staleNote = time.Hour
-	// latenessFactor is for how many times of what the latest note took a process may
-	// give none.
+	// latenessFactor is how many times as long as its latest note took a process may give
+	// none: one that took a second says that the next one may be eight seconds away.
 	latenessFactor = 8
 )
 
@@ -146,12 +146,16 @@ func (p *Pulse) rests() bool {
 // note writes a note that was due at a given time.
 func (p *Pulse) note(due time.Time) {
 	p.mu.Lock()
-	silence, rests := p.silence, p.now().Before(p.restUntil)
+	silence, refused := p.silence, p.now().Before(p.restUntil)
 	p.mu.Unlock()
-	if rests {
+	if refused {
 		return
 	}
-	err := p.notes.Write(p.base, p.process, silence)
+	p.written(due, p.notes.Write(p.base, p.process, silence))
+}
+
+// written records how a note ended that was due at a given time.
+func (p *Pulse) written(due time.Time, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.now()
@@ -163,28 +167,23 @@ func (p *Pulse) note(due time.Time) {
 		p.noted, p.warned = now, false
 	case p.base.Err() != nil:
 	case wire.Refused(err) != nil:
-		p.restUntil = now.Add(refusedPause)
-		p.warn(err, "this process may not note that it lives: if it dies, its transfers are left alone for the stall threshold")
+		p.restUntil = now.Add(refusedRest)
+		if !p.warned {
+			p.warned = true
+			p.log.Warn("this process may not note that it lives: if it dies, its transfers are left alone for the stall threshold",
+				slog.Any(words.KeyCause, err))
+		}
 	default:
 		p.log.Debug("a note that this process lives could not be written", slog.Any(words.KeyCause, err))
-	}
-}
-
-// warn logs a refusal, once.
-// The caller holds the lock.
-func (p *Pulse) warn(err error, message string) {
-	if !p.warned {
-		p.warned = true
-		p.log.Warn(message, slog.Any(words.KeyCause, err))
 	}
 }
 
 // Close ends the notes.
 // Where nothing is left in progress, it removes the latest one.
 // Otherwise the note stays, and grows old: others take over what is left.
+// Where ctx ends first, another Close removes it.
 func (p *Pulse) Close(ctx context.Context) {
 	p.mu.Lock()
-	first := !p.closed
 	p.closed = true
 	p.mu.Unlock()
 	p.cancel()
@@ -198,10 +197,17 @@ func (p *Pulse) Close(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
-	if !first || p.noted.IsZero() || p.busy() {
+	p.mu.Lock()
+	noted := !p.noted.IsZero()
+	p.mu.Unlock()
+	if !noted || p.busy() {
 		return
 	}
 	if err := p.notes.Remove(ctx, p.process); err != nil {
 		p.log.Debug("the note that this process lived could not be removed", slog.Any(words.KeyCause, err))
+		return
 	}
+	p.mu.Lock()
+	p.noted = time.Time{}
+	p.mu.Unlock()
 }

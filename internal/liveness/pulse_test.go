@@ -13,6 +13,7 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/mongotest"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // eventually is longer than anything takes here on a busy machine.
@@ -167,15 +168,88 @@ func TestNoteAtTheEnd(t *testing.T) {
 }
 
 // Close waits no longer than its context, whatever hangs.
+// Another one does what the first had no time for.
 func TestCloseHeedsItsContext(t *testing.T) {
 	t.Parallel()
 	l := newLiving(t)
+	l.Announce(t.Context())
 	hangs := make(chan struct{})
 	l.all.Go(func() { <-hangs })
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	l.Close(ctx)
+	_, noted := l.latest()
+	require.True(t, noted)
 	close(hangs)
+	l.Close(t.Context())
+	_, noted = l.latest()
+	require.False(t, noted)
+}
+
+// A process that begins to work again renews a note that is so old that others may have
+// removed it. One that is younger still serves.
+func TestStaleNoteIsRenewed(t *testing.T) {
+	t.Parallel()
+	for age, renewed := range map[time.Duration]bool{staleNote: false, staleNote + 1: true} {
+		t.Run(age.String(), func(t *testing.T) {
+			t.Parallel()
+			l := newLiving(t)
+			l.Announce(t.Context())
+			require.NoError(t, l.notes.Remove(t.Context(), l.Process()))
+			later := time.Now().Add(age)
+			l.mu.Lock()
+			l.now, l.noted = func() time.Time { return later }, later.Add(-age)
+			l.mu.Unlock()
+			l.Begin() // nothing is in progress at the next beat, which writes no note
+			require.Eventually(t, func() bool {
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				return !l.beating
+			}, eventually, time.Millisecond)
+			_, noted := l.latest()
+			require.Equal(t, renewed, noted)
+		})
+	}
+}
+
+// warned counts the warnings.
+type warned struct {
+	slog.Handler
+	count *int
+}
+
+// Enabled implements slog.Handler.
+func (w warned) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
+
+// Handle implements slog.Handler.
+func (w warned) Handle(context.Context, slog.Record) error {
+	*w.count++
+	return nil
+}
+
+// That a process may not write notes is said once, and again only if it could meanwhile.
+// It writes none for a while.
+func TestRefusalIsSaidOnce(t *testing.T) {
+	t.Parallel()
+	l := newLiving(t)
+	n, now := 0, time.Now()
+	l.log = slog.New(warned{slog.DiscardHandler, &n})
+	l.now = func() time.Time { return now }
+	refusal := wire.ServerErrorOf(mongo.CommandError{Code: wire.CodeUnauthorized}, "update", "bank.transfers.processes")
+	for said := 1; said <= 2; said++ {
+		for range 3 {
+			l.written(now, refusal)
+			require.Equal(t, said, n)
+		}
+		l.note(now)
+		_, noted := l.latest()
+		require.False(t, noted, "it rests")
+		now = now.Add(refusedRest)
+		l.note(now)
+		_, noted = l.latest()
+		require.True(t, noted)
+		require.NoError(t, l.notes.Remove(t.Context(), l.Process()))
+	}
 }
 
 // Notes that are of no use any more are removed, and no others.

@@ -66,8 +66,10 @@ func (w *Watch) HeldUp() {
 	w.calmUntil = w.now().Add(calm)
 }
 
-// Asked says that the servers have answered a question that was asked at a given time,
-// where the one before was asked at another: whether they, or this process, were held up.
+// Asked says that the servers have just answered a question that was asked at begun.
+// It finds out whether they, or this process, were held up: the answer took long, or the
+// question came long after the one before, which was asked at before.
+// The zero time stands for none before.
 func (w *Watch) Asked(before, begun time.Time) {
 	if w.now().Sub(begun) > slowLook || !before.IsZero() && begun.Sub(before) > longestGap {
 		w.HeldUp()

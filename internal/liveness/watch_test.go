@@ -143,7 +143,7 @@ func TestLooksTakeTime(t *testing.T) {
 }
 
 // Where the servers, or the worker itself, were held up, nobody is thought dead for a
-// while, and what was seen before counts no more.
+// while.
 func TestNobodyIsDeadAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	for name, heldUp := range map[string]func(*watched){

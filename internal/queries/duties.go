@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/wire"
@@ -72,18 +71,30 @@ func (q *Queries) Duties(ctx context.Context, quiet time.Duration) ([]Duty, erro
 	return duties, nil
 }
 
-// maxQuiet is how many owners of quiet transfers are read at once.
-const maxQuiet = 20_000
-
-// QuietOwners returns the owners of the transfers that were left quiet for a while:
-// see [document.LeftQuiet].
-func (q *Queries) QuietOwners(ctx context.Context, quiet time.Duration) ([]string, error) {
+// QuietOwners returns the owners of the transfers that were left quiet for a while (see
+// [document.LeftQuiet]), one of those that are the same up to their last hyphen: those of
+// one process. It goes through a number of transfers at most, in no order.
+func (q *Queries) QuietOwners(ctx context.Context, quiet time.Duration, most int) ([]string, error) {
 	ctx, cancel := wire.WithTimeout(wire.Detached(ctx), wire.CommandLimit)
 	defer cancel()
-	find := options.Find().SetProjection(bson.D{{Key: "_id", Value: 0}, {Key: "owner", Value: 1}}).
-		SetLimit(maxQuiet).SetBatchSize(maxQuiet + 1)
-	var found []bson.Raw
-	if err := wire.FindAll(ctx, q.catalog.Majority, document.LeftQuiet(quiet), &found, find); err != nil {
+	parts := bson.D{{Key: "$split", Value: bson.A{"$owner", "-"}}}
+	process := bson.D{{Key: "$slice", Value: bson.A{
+		"$$parts", bson.D{{Key: "$subtract", Value: bson.A{bson.D{{Key: "$size", Value: "$$parts"}}, 1}}},
+	}}}
+	isText := bson.D{{Key: "$expr", Value: bson.D{{Key: "$eq", Value: bson.A{bson.D{{Key: "$type", Value: "$owner"}}, "string"}}}}}
+	pipeline := bson.A{
+		bson.D{{Key: "$match", Value: bson.D{{Key: "$and", Value: bson.A{document.LeftQuiet(quiet), isText}}}}},
+		bson.D{{Key: "$limit", Value: int64(most)}},
+		bson.D{{Key: "$group", Value: bson.D{
+			{Key: "_id", Value: bson.D{{Key: "$let", Value: bson.D{
+				{Key: "vars", Value: bson.D{{Key: "parts", Value: parts}}}, {Key: "in", Value: process},
+			}}}},
+			{Key: "owner", Value: bson.D{{Key: "$first", Value: "$owner"}}},
+		}}},
+		bson.D{{Key: "$project", Value: bson.D{{Key: "_id", Value: 0}, {Key: "owner", Value: 1}}}},
+	}
+	found, err := wire.Aggregate(ctx, q.catalog.Majority, pipeline)
+	if err != nil {
 		return nil, err
 	}
 	owners := make([]string, 0, len(found))

@@ -3,12 +3,14 @@ package queries_test
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongotransfer/transfer/internal/liveness"
 	"github.com/mongotransfer/transfer/internal/queries"
 	"github.com/mongotransfer/transfer/internal/storetest"
 )
@@ -73,7 +75,7 @@ func TestDuties(t *testing.T) {
 			duties, err := b.Store.Duties(t.Context(), quietFor)
 			require.NoError(t, err)
 			require.Equal(t, row.want, duties)
-			owners, err := b.Store.QuietOwners(t.Context(), quietFor)
+			owners, err := b.Store.QuietOwners(t.Context(), quietFor, 10)
 			require.NoError(t, err)
 			abandoned := idsOf(b, b.Store.Abandoned(t.Context(), []string{"process-t-"}, quietFor))
 			if len(row.want) > 0 && row.want[0] == queries.Quiet {
@@ -87,6 +89,34 @@ func TestDuties(t *testing.T) {
 			}
 		})
 	}
+}
+
+// However many transfers a process has left, one owner of it is returned, and however odd
+// others are, they keep nobody from being found.
+// No more than a number of transfers is gone through.
+func TestQuietOwners(t *testing.T) {
+	t.Parallel()
+	b := storetest.New(t)
+	ownedBy := func(id string, owner any) bson.M { return work(id, with(inProgress(), bson.M{"owner": owner})) }
+	for i, owner := range []any{"one-host-1-P-X", "one-host-1-P-Y", "one-host-1-P-Z", "one-host-1-Q-X", "Ünicode-P-X"} {
+		b.PutIn("transfers", ownedBy(fmt.Sprint(i), owner))
+	}
+	found := func(most int) (processes []string) {
+		owners, err := b.Store.QuietOwners(t.Context(), quietFor, most)
+		require.NoError(t, err)
+		for _, owner := range owners {
+			processes = append(processes, liveness.ProcessOf(owner))
+		}
+		slices.Sort(processes)
+		return processes
+	}
+	all := []string{"one-host-1-P", "one-host-1-Q", "Ünicode-P"}
+	require.Equal(t, all, found(5))
+	require.NotEqual(t, all, found(2))
+	for i, odd := range []any{"", "-", "odd", "-odd", "odd-", "\xff-\xfe\xff-X", nil, 7, bson.A{"a-b"}, bson.M{"a": "b-c"}} {
+		b.PutIn("transfers", ownedBy(fmt.Sprint("odd", i), odd))
+	}
+	require.Equal(t, []string{"", "", "odd", "one-host-1-P", "one-host-1-Q", "Ünicode-P", "\xff-\xfe\xff"}, found(100))
 }
 
 // The question reads next to nothing, however many transfers are scheduled, held or in
@@ -111,18 +141,30 @@ func TestDutiesReadLittle(t *testing.T) {
 	duties, err := b.Store.Duties(t.Context(), quietFor)
 	require.NoError(t, err)
 	require.Empty(t, duties)
+	searches, documents := examinedBy(b)
+	require.Positive(t, searches)
+	require.LessOrEqual(t, documents, int64(10))
+	_, err = b.Store.QuietOwners(t.Context(), quietFor, 100)
+	require.NoError(t, err)
+	examinedBy(b)
+}
+
+// examinedBy returns how many searches the latest command has made, which is an
+// aggregation, and how many documents they have examined.
+// It requires that each search has used an index.
+func examinedBy(b *storetest.Bank) (searches int, documents int64) {
+	b.T.Helper()
 	asked := b.Log.Take()
-	require.Equal(t, []string{"aggregate"}, storetest.Names(asked))
+	require.Equal(b.T, []string{"aggregate"}, storetest.Names(asked))
 	var plan bson.Raw
 	question := bson.D{
 		{Key: "aggregate", Value: "transfers"}, {Key: "pipeline", Value: asked[0].Body.Lookup("pipeline")}, {Key: "cursor", Value: bson.D{}},
 	}
 	explain := bson.D{{Key: "explain", Value: question}, {Key: "verbosity", Value: "executionStats"}}
-	require.NoError(t, b.DB.RunCommand(t.Context(), explain).Decode(&plan))
-	require.NotContains(t, plan.String(), "COLLSCAN")
-	searches, documents := examinedIn(plan)
-	require.Positive(t, searches)
-	require.LessOrEqual(t, documents, int64(10), plan)
+	require.NoError(b.T, b.DB.RunCommand(b.T.Context(), explain).Decode(&plan))
+	require.NotContains(b.T, plan.String(), "COLLSCAN")
+	require.Contains(b.T, plan.String(), "IXSCAN")
+	return examinedIn(plan)
 }
 
 // examinedIn returns how many searches a plan has, and how many documents they examine.

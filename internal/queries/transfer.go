@@ -22,8 +22,8 @@ func (q *Queries) ReadTransferLinearizable(ctx context.Context, id string) (t do
 	return readTransfer(ctx, q.catalog.Linearizable, id)
 }
 
-// ReadLonger reads, in the same way, a hold that is held and lasts longer than so long
-// from now on, by the server's clock.
+// ReadLonger is ReadTransferLinearizable for a hold. It finds the hold only while that is
+// held and has more than expiresIn left, by the server's clock.
 func (q *Queries) ReadLonger(ctx context.Context, id string, expiresIn time.Duration) (t document.Transfer, found bool, err error) {
 	return readTransfer(ctx, q.catalog.Linearizable, id, document.Longer(expiresIn)...)
 }

@@ -17,6 +17,9 @@ const (
 	// blindPause is how long a worker that may not read the notes of other processes does
 	// not try again.
 	blindPause = time.Minute
+	// maxQuiet is how many transfers that nobody has touched for a while a worker goes
+	// through at one look, to find the processes that they belong to.
+	maxQuiet = 20_000
 	// tidyPeriod is the time between two removals of notes that are of no use any more.
 	tidyPeriod = time.Hour
 )
@@ -32,6 +35,7 @@ type undertaker struct {
 // look looks at the notes of the processes whose transfers nobody has touched for a
 // while, and takes over those of the dead.
 func (u *undertaker) look(ctx context.Context) (rest time.Duration, err error) {
+	begun := u.Now()
 	dead, err := u.findDead(ctx)
 	if u.Refused(err) {
 		if !u.blind {
@@ -48,24 +52,29 @@ func (u *undertaker) look(ctx context.Context) (rest time.Duration, err error) {
 	u.blind = false
 	if len(dead) == 0 {
 		u.dead = ""
-		return 0, nil
+		return restAfter(u.Now().Sub(begun)), nil
 	}
 	u.announce(dead)
-	s := newSweep(u.Settings, u.swept)
+	s := u.newLook()
 	s.still = liveness.Silence
 	left := func(without ...queries.Route) iter.Seq2[document.Transfer, error] {
 		return u.Queries.Abandoned(ctx, liveness.Owners(dead), s.still, without...)
 	}
 	err = s.recoverEach(ctx, left, s.TakeOver)
+	rest = max(s.rest, restAfter(u.Now().Sub(begun)))
 	u.leave(s)
-	return s.rest, u.loseIfDisconnected(err)
+	return rest, u.loseIfDisconnected(err)
 }
+
+// restAfter is the pause after a look that took so long.
+// Where much is left, the server has gone through all of that.
+func restAfter(took time.Duration) time.Duration { return min(bellFactor*took, longestPause) }
 
 // findDead returns the dead among the processes whose transfers nobody has touched for a
 // while.
 func (u *undertaker) findDead(ctx context.Context) ([]string, error) {
 	begun := u.Now()
-	owners, err := u.Queries.QuietOwners(ctx, liveness.Quiet)
+	owners, err := u.Queries.QuietOwners(ctx, liveness.Quiet, maxQuiet)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +86,7 @@ func (u *undertaker) findDead(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	u.watch.Asked(begun, begun)
+	u.watch.Asked(time.Time{}, begun)
 	return u.watch.Dead(notes, begun), nil
 }
 

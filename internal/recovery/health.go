@@ -49,7 +49,7 @@ func (h *Health) Check() error {
 func (h *Health) begin() *shift {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s := &shift{health: h, asked: map[string]time.Time{}, ranAt: h.now()}
+	s := &shift{health: h, asked: map[string]time.Time{}, failures: map[string]error{}, ranAt: h.now()}
 	h.shifts[s] = true
 	h.failed = nil
 	return s
@@ -58,9 +58,18 @@ func (h *Health) begin() *shift {
 // shift is the time for which a worker runs.
 // The lock of its health guards it.
 type shift struct {
-	health *Health
-	ranAt  time.Time            // when it last found out what there is to do
-	asked  map[string]time.Time // since when a round of a job is to be done, and is not
+	health   *Health
+	ranAt    time.Time            // when it last found out what there is to do
+	asked    map[string]time.Time // since when a round of a job is to be done, and is not
+	failures map[string]error     // why the latest round of a job has failed
+}
+
+// leave ends the checks of the shift.
+// What is asked of a worker that is about to end is not done any more.
+func (s *shift) leave() {
+	s.health.mu.Lock()
+	defer s.health.mu.Unlock()
+	delete(s.health.shifts, s)
 }
 
 // end ends the shift, with the error that the worker returns.
@@ -78,6 +87,7 @@ func (s *shift) rang() {
 	s.health.mu.Lock()
 	defer s.health.mu.Unlock()
 	s.ranAt = s.health.now()
+	delete(s.failures, asking)
 }
 
 // ask says that a round of a job is to be done.
@@ -94,13 +104,21 @@ func (s *shift) done(job string) {
 	s.health.mu.Lock()
 	defer s.health.mu.Unlock()
 	delete(s.asked, job)
+	delete(s.failures, job)
 }
 
-// check returns why the worker doesn't work.
+// failed says that a round of a job has failed, or the question for what there is to do.
+func (s *shift) failed(job string, cause error) {
+	s.health.mu.Lock()
+	defer s.health.mu.Unlock()
+	s.failures[job] = cause
+}
+
+// check returns why the worker doesn't work, with the latest failure, where there is one.
 // The caller holds the lock.
 func (s *shift) check(now time.Time) error {
 	if idle := now.Sub(s.ranAt); idle > bellLimit {
-		return fmt.Errorf("the worker has not found out what there is to do for %s", idle.Round(time.Second))
+		return s.because(asking, fmt.Errorf("the worker has not found out what there is to do for %s", idle.Round(time.Second)))
 	}
 	for job, since := range s.asked {
 		limit := jobLimit
@@ -108,8 +126,16 @@ func (s *shift) check(now time.Time) error {
 			limit = sweepLimit
 		}
 		if took := now.Sub(since); took > limit {
-			return fmt.Errorf("the worker has not done a round of %s for %s", job, took.Round(time.Second))
+			return s.because(job, fmt.Errorf("the worker's search for %s has not succeeded for %s", job, took.Round(time.Second)))
 		}
 	}
 	return nil
+}
+
+// because adds the latest failure of a job to an error.
+func (s *shift) because(job string, err error) error {
+	if cause := s.failures[job]; cause != nil {
+		return fmt.Errorf("%w: %w", err, cause)
+	}
+	return err
 }

@@ -55,13 +55,65 @@ func TestWorkerHasToDoItsJobs(t *testing.T) {
 		}
 		o.now = o.now.Add(1)
 		s.rang()
-		require.ErrorContains(t, o.Check(), "has not done a round of "+job)
+		require.ErrorContains(t, o.Check(), "the worker's search for "+job+" has not succeeded for ")
 		other := o.begin()
 		require.Error(t, o.Check(), "another worker is not this one")
 		other.end(nil)
 		s.done(job)
 		require.NoError(t, o.Check())
 	}
+}
+
+// Why a worker doesn't work is the latest failure of what it has not done, and of nothing
+// else.
+func TestHealthNamesTheCause(t *testing.T) {
+	t.Parallel()
+	o := newObserved()
+	older, latest, other := errors.New("older"), errors.New("latest"), errors.New("other")
+	for job, limit := range map[string]time.Duration{asking: bellLimit, expiring: jobLimit} {
+		s := o.begin()
+		// tooLong has the job asked for, and not done for too long.
+		tooLong := func() error {
+			s.ask(job)
+			o.now = o.now.Add(limit + 1)
+			if job != asking {
+				s.rang()
+			}
+			return o.Check()
+		}
+		s.failed(job, older)
+		s.failed(job, latest)
+		s.failed(sweeping, other)
+		require.NoError(t, o.Check(), "it has not failed for long")
+		err := tooLong()
+		require.ErrorIs(t, err, latest)
+		require.NotErrorIs(t, err, older)
+		require.NotErrorIs(t, err, other)
+		if job != asking {
+			s.done(job)
+		}
+		s.rang()
+		require.NoError(t, o.Check())
+		err = tooLong()
+		require.Error(t, err)
+		require.NotErrorIs(t, err, latest, "it has succeeded since")
+		s.end(nil)
+	}
+}
+
+// A worker that is about to end has nothing to do any more, however long that takes.
+// Why it ends still counts.
+func TestHealthOfAWorkerThatEnds(t *testing.T) {
+	t.Parallel()
+	o := newObserved()
+	s := o.begin()
+	s.ask(sweeping)
+	s.leave()
+	o.now = o.now.Add(time.Hour)
+	require.NoError(t, o.Check())
+	failure := errors.New("disconnected")
+	s.end(failure)
+	require.ErrorIs(t, o.Check(), failure)
 }
 
 // A worker that has ended with an error works no more, until another one begins.

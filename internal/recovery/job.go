@@ -12,11 +12,11 @@ import (
 
 const (
 	// bellPeriod is the time between two questions for what there is to do.
-	// A transfer that another process has submitted is found within it.
+	// A transfer that another process has submitted is found within it, as a rule.
 	bellPeriod = liveness.LookPeriod
-	// bellFactor is for how many times of what the question took nobody asks again, and
-	// longestBell the longest time without a question: a server that is busy is asked
-	// less often.
+	// bellFactor is how many times as long as the question took the pause after it is, so
+	// that a busy server is asked less often.
+	// The pause is never longer than longestBell.
 	bellFactor  = 3
 	longestBell = 600 * time.Millisecond
 )
@@ -55,6 +55,7 @@ func (w *worker) repeat(ctx context.Context, j job) {
 			failing.over()
 			w.shift.done(j.name)
 		case ctx.Err() == nil:
+			w.shift.failed(j.name, w.Named(err))
 			w.Log.Log(ctx, failing.level(w.Now()), j.failed, slog.Any(words.KeyCause, err))
 		}
 		if w.Refused(err) {
@@ -96,15 +97,17 @@ func (b bells) ring(duty queries.Duty) {
 
 // ring asks again and again what there is to do, by one command, and wakes who does it.
 // So a worker with nothing to do costs next to nothing.
-// Where the question fails it wakes everybody: each job finds out by itself what is
-// wrong, and says so.
+// Where the question fails it wakes everybody: what is wrong with the question need not
+// keep the jobs from their work.
 func (w *worker) ring(ctx context.Context) {
 	var before time.Time
+	var failing trouble
 	for !w.Engine.Closed() {
 		begun := w.Now()
 		duties, err := w.Queries.Duties(ctx, liveness.Quiet)
 		switch {
 		case err == nil:
+			failing.over()
 			w.watch.Asked(before, begun)
 			w.shift.rang()
 			for _, duty := range duties {
@@ -112,7 +115,8 @@ func (w *worker) ring(ctx context.Context) {
 			}
 		case ctx.Err() == nil:
 			w.watch.HeldUp()
-			_ = w.loseIfDisconnected(err)
+			w.shift.failed(asking, w.Named(w.loseIfDisconnected(err)))
+			w.Log.Log(ctx, failing.level(w.Now()), "the question for what there is to do has failed", slog.Any(words.KeyCause, err))
 			for duty := range w.bells {
 				w.bells.ring(duty)
 			}

@@ -6,7 +6,8 @@ import (
 )
 
 const (
-	// rivalryMemory is over how many transfers it is counted how often others were first.
+	// rivalryMemory is about how many of the latest claims show how often others were
+	// first.
 	rivalryMemory = 64
 	// leastTried is how many of the transfers that it finds a worker always tries.
 	// Where there are few, to leave one would cost more than to lose it.

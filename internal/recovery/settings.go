@@ -51,7 +51,7 @@ type Settings struct {
 	ErrClosed error
 
 	// Swept is told of each sweep for what has stalled, and of each look for expired
-	// holds that has found any.
+	// holds, or for what dead processes have left, that has brought any to its end.
 	// It may be nil.
 	Swept func(Report, time.Duration)
 	// Count counts what is unfinished, for whoever watches.
@@ -131,6 +131,11 @@ func Sweep(ctx context.Context, settings Settings, untilFinished bool) Swept {
 	report := s.end()
 	s.tell(report)
 	return Swept{Report: report, Err: err, Ended: s.ended, Refused: s.refused}
+}
+
+// sweepPeriod is the time between two sweeps for what has stalled.
+func (s *Settings) sweepPeriod() time.Duration {
+	return min(max(s.Threshold, shortestPeriod), longestPeriod)
 }
 
 // sweepSlots is how many transfers the sweeps of one owner work on at once.

@@ -278,9 +278,9 @@ func (s *sweep) waitForStep(patience time.Duration) {
 }
 
 // tell tells the observer, if there is one.
-// Nothing is told of a look that comes every second and has found nothing.
+// Nothing is told of a look that comes every second and has brought nothing to its end.
 func (s *sweep) tell(report Report) {
-	if s.Swept != nil && (report.Found > 0 || !s.quiet) {
+	if s.Swept != nil && (report.Found > report.Stuck || !s.quiet) {
 		s.Swept(report, s.Now().Sub(s.begun))
 	}
 }

@@ -30,6 +30,7 @@ type tally struct {
 	// A threshold of zero would find the same transfers again and again.
 	seen    map[string]bool // could not be finished
 	skipped map[string]bool // are left to others
+	unable  *memory         // could not be finished by sweeps that come soon; may be nil
 }
 
 func newTally(log *slog.Logger) *tally {
@@ -64,7 +65,7 @@ func (t *tally) forgetSkipped() {
 func (t *tally) knows(id string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return id != "" && (t.seen[id] || t.skipped[id])
+	return id != "" && (t.seen[id] || t.skipped[id] || t.unable != nil && t.unable.has(id))
 }
 
 // isStuck reports whether a transfer was counted as stuck.
@@ -121,6 +122,9 @@ func (t *tally) countConcerned(id string) {
 
 // reportStuck counts and logs a transfer that can't be finished now.
 func (t *tally) reportStuck(id string, cause error) {
+	if t.unable != nil {
+		t.unable.add(id)
+	}
 	t.logStuck(slog.LevelWarn, id, cause)
 	t.countStuck(id)
 }
@@ -131,7 +135,8 @@ func (t *tally) reportRefused(id string, cause error) {
 	t.mu.Lock()
 	t.refused = cmp.Or(t.refused, cause)
 	t.mu.Unlock()
-	t.reportStuck(id, cause)
+	t.logStuck(slog.LevelWarn, id, cause)
+	t.countStuck(id)
 }
 
 // reportHanging counts and logs a transfer that hangs, as others of its route do.

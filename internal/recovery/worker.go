@@ -49,14 +49,16 @@ const (
 	countShare  = 100
 )
 
-// The names of a worker's jobs.
+// The names of a worker's jobs, by what they search for.
+// The first is what its bell is rung for.
 const (
-	submitting = "what was submitted"
-	sweeping   = "what has stalled"
-	expiring   = "the holds that have expired"
-	burying    = "what dead processes have left"
+	asking     = "what there is to do"
+	submitting = "submitted transfers"
+	sweeping   = "stalled transfers"
+	expiring   = "expired holds"
+	burying    = "dead processes"
 	tidying    = "old notes"
-	counting   = "what is unfinished"
+	counting   = "unfinished transfers"
 )
 
 // worker runs submitted transfers, and sweeps again and again.
@@ -71,7 +73,23 @@ type worker struct {
 	bells     bells
 	watch     *liveness.Watch
 	shift     *shift
+	unable    *memory // what the looks of every second could not finish
+	garbled   *memory // submitted transfers that can't be read
 	failing   trouble // the search for submitted transfers; only the loop of Work uses it
+}
+
+// newWorker returns a worker that has not begun yet.
+func newWorker(settings *Settings, shift *shift, lose context.CancelCauseFunc) *worker {
+	return &worker{
+		Settings: settings, lose: lose,
+		submitted: newSlots(settings, settings.workerSlots()),
+		swept:     newSlots(settings, settings.sweepSlots()),
+		bells:     newBells(),
+		watch:     liveness.NewWatch(settings.Process, settings.Now),
+		shift:     shift,
+		unable:    newMemory(settings.Now, settings.sweepPeriod()),
+		garbled:   newMemory(settings.Now, settings.sweepPeriod()),
+	}
 }
 
 // Work runs submitted transfers whose time has come, voids holds that have expired, and
@@ -79,6 +97,7 @@ type worker struct {
 func Work(ctx context.Context, settings Settings) (err error) {
 	shift := settings.Health.begin()
 	defer func() { shift.end(err) }()
+	defer context.AfterFunc(ctx, shift.leave)()
 	if err := settings.readyOnceUp(ctx, shift); err != nil {
 		return err
 	}
@@ -86,14 +105,7 @@ func Work(ctx context.Context, settings Settings) (err error) {
 	defer lose(nil)
 	working, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
-	w := worker{
-		Settings: &settings, lose: lose,
-		submitted: newSlots(&settings, settings.workerSlots()),
-		swept:     newSlots(&settings, settings.sweepSlots()),
-		bells:     newBells(),
-		watch:     liveness.NewWatch(settings.Process, settings.Now),
-		shift:     shift,
-	}
+	w := newWorker(&settings, shift, lose)
 	w.startJobs(ctx)
 	w.awaitSubmitted(ctx)
 	for ctx.Err() == nil && !w.Engine.Closed() {
@@ -126,9 +138,15 @@ func (w *worker) startJobs(ctx context.Context) {
 		}
 	})
 	w.all.Go(func() { w.ring(ctx) })
-	period := min(max(w.Threshold, shortestPeriod), longestPeriod)
+	for _, j := range w.jobs() {
+		w.all.Go(func() { w.repeat(ctx, j) })
+	}
+}
+
+// jobs returns what a worker does again and again.
+func (w *worker) jobs() []job {
 	jobs := []job{
-		{name: sweeping, period: period, wake: w.swept.revived, failed: "a recovery sweep was cut short", do: w.recover},
+		{name: sweeping, period: w.sweepPeriod(), wake: w.swept.revived, failed: "a recovery sweep was cut short", do: w.recover},
 		{
 			name: expiring, period: longestPeriod, wake: w.bells[queries.Expired], rest: bellPeriod, later: true,
 			failed: "a look for expired holds was cut short", do: w.expire,
@@ -151,9 +169,7 @@ func (w *worker) startJobs(ctx context.Context) {
 			failed: "what is unfinished could not be counted", do: w.count,
 		})
 	}
-	for _, j := range jobs {
-		w.all.Go(func() { w.repeat(ctx, j) })
-	}
+	return jobs
 }
 
 // readyOnceUp waits until the servers are known to be fit.
@@ -161,13 +177,16 @@ func (w *worker) startJobs(ctx context.Context) {
 func (s *Settings) readyOnceUp(ctx context.Context, shift *shift) error {
 	for away := (trouble{}); ; {
 		err := s.Ready(ctx)
-		shift.rang()
+		if err == nil {
+			shift.rang()
+		}
 		if err == nil || errors.Is(err, s.ErrClosed) || errors.Is(err, collections.ErrUnsupported) || s.lasting(err) {
 			return err
 		}
 		if ctx.Err() != nil {
 			return nil
 		}
+		shift.failed(asking, s.Named(err))
 		s.Log.Log(ctx, away.level(s.Now()), "the server does not answer yet", slog.Any(words.KeyCause, err))
 	}
 }
@@ -185,11 +204,18 @@ func (w *worker) recover(ctx context.Context) (rest time.Duration, err error) {
 
 // expire sweeps the holds that have expired.
 func (w *worker) expire(ctx context.Context) (rest time.Duration, err error) {
-	s := newSweep(w.Settings, w.swept)
-	s.quiet = true
+	s := w.newLook()
 	err = s.recoverExpired(ctx)
 	w.leave(s)
 	return s.rest, w.loseIfDisconnected(err)
+}
+
+// newLook returns a sweep that comes again soon.
+// What it can't finish is left to the others, which come once per stall threshold.
+func (w *worker) newLook() *sweep {
+	s := newSweep(w.Settings, w.swept)
+	s.quiet, s.unable = true, w.unable
+	return s
 }
 
 // count counts what is unfinished.
@@ -224,15 +250,16 @@ func (w *worker) leave(s *sweep) {
 func (w *worker) take(ctx, working context.Context, n *scan, recent time.Duration) *scan {
 	for n.next() && ctx.Err() == nil {
 		for t, err := range w.Queries.Initiated(ctx, recent, n.leftOut()...) {
-			n.failed = n.failed || err != nil
-			if err == nil {
+			switch {
+			case err == nil:
 				n.found++
 				w.failing.over()
 				w.begin(ctx, working, n, t)
-			} else if w.loseIfDisconnected(err) != nil && ctx.Err() == nil {
-				w.refused.Store(w.refused.Load() || w.Refused(err))
-				w.Log.Log(ctx, w.failing.level(w.Now()), "a look for submitted transfers has failed",
-					slog.Any(words.KeyCause, err))
+			case errors.Is(err, document.ErrUnreadable):
+				w.reportGarbled(ctx, t.ID, err)
+			default:
+				n.failed = true
+				w.reportFailed(ctx, err)
 			}
 			if n.anew || ctx.Err() != nil {
 				break
@@ -240,6 +267,27 @@ func (w *worker) take(ctx, working context.Context, n *scan, recent time.Duratio
 		}
 	}
 	return n
+}
+
+// reportFailed tells that the search for submitted transfers has failed.
+func (w *worker) reportFailed(ctx context.Context, err error) {
+	if w.loseIfDisconnected(err) == nil || ctx.Err() != nil {
+		return
+	}
+	w.refused.Store(w.refused.Load() || w.Refused(err))
+	w.shift.failed(submitting, w.Named(err))
+	w.Log.Log(ctx, w.failing.level(w.Now()), "a look for submitted transfers has failed", slog.Any(words.KeyCause, err))
+}
+
+// reportGarbled logs that a submitted transfer can't be read, as a warning now and then.
+// The search goes on: one document must not make the worker look as if it did nothing.
+func (w *worker) reportGarbled(ctx context.Context, id string, err error) {
+	level := slog.LevelDebug
+	if w.garbled.add(id) {
+		level = slog.LevelWarn
+	}
+	w.Log.LogAttrs(ctx, level, "a submitted transfer can't be read",
+		slog.String(words.KeyTransfer, words.Clip(id)), slog.Any(words.KeyCause, err))
 }
 
 // begin begins with a submitted transfer, in the background, unless it is in progress or

@@ -363,6 +363,7 @@ func TestExplainUnderWay(t *testing.T) {
 	require.NotEmpty(t, e.Executor)
 	e, _ = b.explain(b.Coordinator, "t")
 	require.Contains(t, e.Advice, "it is under way")
+	require.Contains(t, e.Advice, "where its process has died, Run as a rule within seconds")
 	w.Cut()
 	cancel()
 	bank.Kill(c)

@@ -2,6 +2,7 @@ package processes
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +13,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer"
-	"github.com/mongotransfer/transfer/internal/mongotest"
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
@@ -46,30 +46,39 @@ func TestHealthyWithoutRun(t *testing.T) {
 // A Run that hangs, or fails again and again, makes the process unhealthy, although the
 // server answers.
 // Once it works again, so is the process.
+// The reason is told, by the log as well, even if nothing else fails than the question
+// for what there is to do.
 func TestHealthyWhileRunWorks(t *testing.T) {
 	t.Parallel()
 	set := startSet(t)
+	fails, hangs := bson.E{Key: "errorCode", Value: 2}, bson.E{Key: "blockConnection", Value: true}
 	for name, trouble := range map[string]bson.D{
-		"its questions fail": {{Key: "errorCode", Value: 2}},
-		"its questions hang": {{Key: "blockConnection", Value: true}, {Key: "blockTimeMS", Value: 20_000}},
+		"its questions fail":       {{Key: "failCommands", Value: bson.A{"find", "aggregate"}}, fails},
+		"its questions hang":       {{Key: "failCommands", Value: bson.A{"find", "aggregate"}}, hangs, {Key: "blockTimeMS", Value: 20_000}},
+		"one question fails alone": {{Key: "failCommands", Value: bson.A{"aggregate"}}, fails},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := bank.NewReplicated(t, set, "health-"+name[len(name)-4:])
 			b.OpenAccounts([]int64{100, 0})
-			c := b.NewCoordinator(b.Through(options.Client().SetAppName("worker")))
+			log := new(bank.Logged)
+			c := b.NewCoordinator(b.Through(options.Client().SetAppName("worker")), transfer.WithLogger(slog.New(log)))
 			end := bank.InBackground(t, c)
 			b.MustSubmit("seen")
 			_, err := b.Wait(t.Context(), "seen")
 			require.NoError(t, err)
 			require.NoError(t, c.Healthy(t.Context()))
 
-			data := append(bson.D{
-				{Key: "failCommands", Value: bson.A{"find", "aggregate"}}, {Key: "appName", Value: "worker"},
-			}, trouble...)
-			_, err = set.FailPoint(t.Context(), 0, "alwaysOn", data)
+			_, err = set.FailPoint(t.Context(), 0, "alwaysOn", append(trouble, bson.E{Key: "appName", Value: "worker"}))
 			require.NoError(t, err)
 			require.Eventually(t, func() bool { return c.Healthy(t.Context()) != nil }, eventually, 100*time.Millisecond)
-			require.ErrorContains(t, c.Healthy(t.Context()), "the worker has not found out what there is to do")
+			err = c.Healthy(t.Context())
+			require.ErrorContains(t, err, "the worker has not found out what there is to do")
+			var refusal mongo.CommandError
+			if trouble[1] == fails {
+				require.ErrorAs(t, err, &refusal)
+				require.EqualValues(t, 2, refusal.Code)
+			}
+			require.Positive(t, log.Count("the question for what there is to do has failed"))
 			require.NoError(t, b.Healthy(t.Context()), "this one has no Run")
 			_, err = set.FailPoint(t.Context(), 0, "off", nil)
 			require.NoError(t, err)
@@ -81,19 +90,31 @@ func TestHealthyWhileRunWorks(t *testing.T) {
 	}
 }
 
-// A Run that has ended with an error makes the process unhealthy, until another one is
-// started.
+// A Run that has ended with an error makes the process unhealthy, although its servers
+// answer, until another one is started.
 func TestHealthyAfterRunHasFailed(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 100, 0)
-	client, err := mongo.Connect(options.Client().ApplyURI(mongotest.URI()))
+	set := startSet(t)
+	b := bank.NewReplicated(t, set, "health-failed")
+	b.OpenAccounts([]int64{100, 0})
+	c := b.NewCoordinator(b.Through(options.Client().SetAppName("worker")))
+	require.NoError(t, c.Setup(t.Context()))
+	_, err := set.FailPoint(t.Context(), 0, "alwaysOn", bson.D{
+		{Key: "failCommands", Value: bson.A{"update"}}, {Key: "appName", Value: "worker"}, {Key: "errorCode", Value: 13},
+	})
 	require.NoError(t, err)
-	c := b.NewCoordinator(client.Database(b.DB.Name()))
-	ended := make(chan error, 1)
-	go func() { ended <- c.Run(t.Context()) }()
+	require.ErrorIs(t, c.Run(t.Context()), transfer.ErrUnauthorized)
+	err = c.Healthy(t.Context())
+	require.ErrorIs(t, err, transfer.ErrUnauthorized)
+	require.ErrorContains(t, err, "the worker has ended")
+	require.NoError(t, b.Healthy(t.Context()), "this one has no Run")
+
+	_, err = set.FailPoint(t.Context(), 0, "off", nil)
+	require.NoError(t, err)
+	require.Error(t, c.Healthy(t.Context()), "nothing works yet")
+	end := bank.InBackground(t, c)
 	require.Eventually(t, func() bool { return c.Healthy(t.Context()) == nil }, eventually, time.Millisecond)
-	require.NoError(t, client.Disconnect(t.Context()))
-	require.ErrorIs(t, bank.Within(t, ended), mongo.ErrClientDisconnected)
-	require.Error(t, c.Healthy(t.Context()))
+	end()
+	require.NoError(t, c.Healthy(t.Context()))
 	b.CheckBooks(bank.Balances(100, 0))
 }
