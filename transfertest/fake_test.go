@@ -83,6 +83,54 @@ func TestInDoubt(t *testing.T) {
 	require.ErrorIs(t, err, transfer.ErrInsufficientFunds)
 }
 
+// A call that changes nothing is in no doubt, and leaves the order to the next one: that
+// which comes too late, and that which is about something else.
+func TestInDoubtOfNothing(t *testing.T) {
+	t.Parallel()
+	w := inMemory(t)
+	w.openBank()
+	f, ctx := w.fake, t.Context()
+	all := transfer.Reversal{ID: "back", Of: "paid", All: true}
+	for _, id := range []string{"paid", "refunded"} {
+		_, err := f.Transfer(ctx, move(id, "alice", "bob", 10))
+		require.NoError(t, err)
+	}
+	_, err := f.Reverse(ctx, transfer.Reversal{ID: "refund", Of: "refunded", All: true})
+	require.NoError(t, err)
+	for _, c := range []struct {
+		id   string
+		call func() (transfer.Record, error)
+		want error
+	}{
+		{"new", func() (transfer.Record, error) { return f.Post(ctx, "new") }, transfer.ErrTransferNotFound},
+		{"paid", func() (transfer.Record, error) { return f.Transfer(ctx, move("paid", "alice", "bob", 11)) }, transfer.ErrIDConflict},
+		{"paid", func() (transfer.Record, error) { return f.Post(ctx, "paid") }, transfer.ErrNotHeld},
+		{"paid", func() (transfer.Record, error) { return f.Cancel(ctx, "paid", "") }, transfer.ErrAlreadyCommitted},
+		{"back", func() (transfer.Record, error) {
+			return f.Reverse(ctx, transfer.Reversal{ID: "back", Of: "refunded", All: true})
+		}, transfer.ErrAlreadyReversed},
+		{"back", func() (transfer.Record, error) {
+			return f.Reverse(ctx, transfer.Reversal{ID: "back", Of: "paid", Amount: units(11)})
+		}, transfer.ErrReversalExceeds},
+	} {
+		f.InDoubt(c.id)
+		_, err := c.call()
+		require.ErrorIs(t, err, c.want)
+		require.NotErrorIs(t, err, transfer.ErrInDoubt)
+	}
+	for id, call := range map[string]func() (transfer.Record, error){
+		"new":  func() (transfer.Record, error) { return f.Transfer(ctx, move("new", "alice", "bob", 10)) },
+		"paid": func() (transfer.Record, error) { return f.Transfer(ctx, move("paid", "alice", "bob", 10)) },
+		"back": func() (transfer.Record, error) { return f.Reverse(ctx, all) },
+	} {
+		_, err := call()
+		require.ErrorIs(t, err, transfer.ErrInDoubt, id)
+		_, err = call()
+		require.NoError(t, err, id)
+	}
+	requireBalance(t, f, "alice", 90)
+}
+
 // Each verb that changes a transfer can be left in doubt.
 func TestInDoubtOfEachVerb(t *testing.T) {
 	t.Parallel()
