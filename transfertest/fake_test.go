@@ -29,11 +29,9 @@ func withoutFake() []string {
 func TestFakeHasEveryVerb(t *testing.T) {
 	t.Parallel()
 	coordinator, fake := reflect.TypeFor[*transfer.Coordinator](), reflect.TypeFor[*transfertest.Fake]()
-	compared := reflect.TypeFor[verbs]()
 	for i := range coordinator.NumMethod() {
 		method := coordinator.Method(i)
 		same, has := fake.MethodByName(method.Name)
-		_, isCompared := compared.MethodByName(method.Name)
 		if slices.Contains(withoutFake(), method.Name) {
 			assert.False(t, has, "%s is not among the exceptions any more", method.Name)
 			continue
@@ -41,7 +39,6 @@ func TestFakeHasEveryVerb(t *testing.T) {
 		if assert.True(t, has, "a fake has no %s: pass it on, in verbs.go", method.Name) {
 			assert.Equal(t, signature(method.Type), signature(same.Type), method.Name)
 		}
-		assert.True(t, isCompared, "the table of calls has no %s", method.Name)
 	}
 	for _, name := range withoutFake() {
 		_, has := coordinator.MethodByName(name)
