@@ -68,6 +68,7 @@ func (r refusals) commands() map[string]error {
 		"'hint'":                         r.update(set(one("a", 2)), options.UpdateOne().SetHint("by a")),
 		"hint' of a":                     r.remove(options.DeleteOne().SetHint("by a")),
 		"arrayFilters' of findAndModify": r.findAndUpdate(options.FindOneAndUpdate().SetArrayFilters([]any{one("e", 1)})),
+		"projection of 'a.b'":            r.findAndUpdate(options.FindOneAndUpdate().SetProjection(one("a.b", 1))),
 		"collation' of findAndModify":    r.findAndUpdate(options.FindOneAndUpdate().SetCollation(collation)),
 		"startTransaction": r.run(bson.D{
 			{Key: "delete", Value: "c"}, {Key: "deletes", Value: bson.A{bson.D{{Key: "q", Value: id(1)}, {Key: "limit", Value: 1}}}},

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -225,7 +226,7 @@ func (c command) upsert(collection *collection, filter bson.D, update any) (bson
 
 func (c command) findAndModify() (bson.D, error) {
 	collection, filter, update := c.made(), nested(c.body, "query"), field(c.body, "update")
-	if err := check(update); err != nil {
+	if err := errors.Join(check(update), checkProjection(nested(c.body, "fields"))); err != nil {
 		return nil, err
 	}
 	if err := c.intercepted(collection, filter, update); err != nil {
