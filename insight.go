@@ -211,7 +211,7 @@ const maxNoteBytes = 200
 func (e Explanation) String() string {
 	var text strings.Builder
 	rec := e.Record
-	fmt.Fprintf(&text, "transfer %s is %s since %s", words.Quote(rec.ID), e.state(), clockOf(e.Since))
+	fmt.Fprintf(&text, "transfer %s is %s since %s", words.Quote(rec.ID), e.state(), words.Time(e.Since))
 	if rec.Attempts > 0 {
 		fmt.Fprintf(&text, ", and was taken over %s", times(rec.Attempts))
 	}
@@ -230,7 +230,7 @@ func (e Explanation) String() string {
 	}
 	fmt.Fprintf(&text, "left:     %s\n", e.Left)
 	if !e.NextTry.IsZero() {
-		fmt.Fprintf(&text, "next try: %s\n", clockOf(e.NextTry))
+		fmt.Fprintf(&text, "next try: %s\n", words.Time(e.NextTry))
 	}
 	fmt.Fprintf(&text, "advice:   %s", e.Advice)
 	return text.String()
@@ -241,9 +241,9 @@ func (e Explanation) state() string {
 	rec, more := e.Record, ""
 	switch {
 	case rec.Held:
-		more = " (held until " + clockOf(rec.ExpiresAt) + ")"
+		more = " (held until " + words.Time(rec.ExpiresAt) + ")"
 	case rec.State == StateInitiated && !rec.NotBefore.IsZero():
-		more = " (not before " + clockOf(rec.NotBefore) + ")"
+		more = " (not before " + words.Time(rec.NotBefore) + ")"
 	case rec.Reverses != "":
 		more = " (reverses " + words.Quote(rec.Reverses) + ")"
 	}
@@ -276,9 +276,6 @@ func times(n int) string {
 	}
 	return fmt.Sprint(n, " times")
 }
-
-// clockOf writes a time for people.
-func clockOf(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000 UTC") }
 
 // Stats counts the transfers that are unfinished.
 // It reads these, by their index, and none that is final: it is as quick with a million

@@ -252,9 +252,13 @@ func (c *Coordinator) countForObserver() func(context.Context) error {
 // watchesCalls reports whether somebody is told of calls about a transfer.
 func (o *Observer) watchesCalls() bool { return o.TransferStarted != nil || o.TransferDone != nil }
 
+// watchesTransfers reports whether somebody is told of single transfers, and needs the
+// context that goes along with each.
+func (o *Observer) watchesTransfers() bool { return o.watchesCalls() || o.TakenOver != nil }
+
 // ofEngine returns the observer of an engine.
 func (o *Observer) ofEngine() engine.Observer {
-	told := engine.Observer{Trails: o.watchesCalls() || o.TakenOver != nil}
+	told := engine.Observer{Trails: o.watchesTransfers()}
 	if o.CommandDone != nil {
 		told.CommandDone = func(info engine.CommandInfo) { o.CommandDone(CommandInfo(info)) }
 	}
@@ -286,13 +290,13 @@ type logLine struct {
 // The call goes on with the line's context.
 func (c *Coordinator) lineOf(ctx context.Context, verb, id string) logLine {
 	o := &c.settings.observer
-	watched := o.watchesCalls() || o.TakenOver != nil
+	watched := o.watchesTransfers()
 	if ctx == nil || !watched && !c.log.Enabled(ctx, slog.LevelInfo) {
 		return logLine{ctx: ctx}
 	}
 	line := logLine{ctx: ctx, coordinator: c, verb: verb, id: id}
 	if !watched && !c.log.Enabled(ctx, slog.LevelDebug) {
-		return line // it is written only where it says something special, and without its time
+		return line // it is written where it says something special, without its time
 	}
 	line.begun = c.now()
 	if o.TransferStarted != nil {

@@ -37,6 +37,8 @@
 //
 // Each attribute has a few values at most.
 // IDs are on spans only.
-// A process that calls Run measures what is unfinished, some four times a minute, and
-// each of them measures the same: take the maximum.
+// A process that calls Run counts what is unfinished, some four times a minute, and each
+// of them counts the same: take the maximum.
+// A count is measured for a minute.
+// So where no process calls Run, or none can count, there is no transfer.unfinished.
 package transferotel

@@ -6,19 +6,17 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// instruments are the metrics.
+// instruments are the metrics, but for those of what is unfinished, which are asked for.
 type instruments struct {
-	duration   metric.Float64Histogram
-	inFlight   metric.Int64UpDownCounter
-	batchSize  metric.Int64Histogram
-	takeovers  metric.Int64Counter
-	unfinished metric.Int64Gauge
-	age        metric.Float64Gauge
-	events     metric.Int64Counter
+	duration  metric.Float64Histogram
+	inFlight  metric.Int64UpDownCounter
+	batchSize metric.Int64Histogram
+	takeovers metric.Int64Counter
+	events    metric.Int64Counter
 }
 
 // create creates the metrics.
-func (i *instruments) create(meter metric.Meter) error {
+func (i *instruments) create(meter metric.Meter, u *unfinished) error {
 	var all [7]error
 	i.duration, all[0] = meter.Float64Histogram("transfer.duration", metric.WithUnit("s"),
 		metric.WithDescription("How long calls about a transfer take."),
@@ -30,10 +28,11 @@ func (i *instruments) create(meter metric.Meter) error {
 		metric.WithExplicitBucketBoundaries(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096))
 	i.takeovers, all[3] = meter.Int64Counter("transfer.takeovers", metric.WithUnit("{transfer}"),
 		metric.WithDescription("Stalled transfers that this process has taken over."))
-	i.unfinished, all[4] = meter.Int64Gauge("transfer.unfinished", metric.WithUnit("{transfer}"),
-		metric.WithDescription("Transfers of the whole deployment that are unfinished."))
-	i.age, all[5] = meter.Float64Gauge("transfer.unfinished.age", metric.WithUnit("s"),
-		metric.WithDescription("Since when the oldest unfinished transfer should have come to its end."))
+	_, all[4] = meter.Int64ObservableGauge("transfer.unfinished", metric.WithUnit("{transfer}"),
+		metric.WithDescription("Transfers of the whole deployment that are unfinished."), metric.WithInt64Callback(u.observeCounts))
+	_, all[5] = meter.Float64ObservableGauge("transfer.unfinished.age", metric.WithUnit("s"),
+		metric.WithDescription("Since when the oldest unfinished transfer should have come to its end."),
+		metric.WithFloat64Callback(u.observeAge))
 	i.events, all[6] = meter.Int64Counter("transfer.events", metric.WithUnit("{event}"),
 		metric.WithDescription("Attempts to deliver an event."))
 	return errors.Join(all[:]...)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel"
@@ -32,14 +31,18 @@ const (
 // A provider that is nil stands for the global one.
 // It fails where the meter provider refuses an instrument.
 func New(tracers trace.TracerProvider, meters metric.MeterProvider) (transfer.Observer, error) {
+	return newByClock(tracers, meters, time.Now) //nolint:forbidigo // the clock that is handed in
+}
+
+func newByClock(tracers trace.TracerProvider, meters metric.MeterProvider, now func() time.Time) (transfer.Observer, error) {
 	if tracers == nil {
 		tracers = otel.GetTracerProvider()
 	}
 	if meters == nil {
 		meters = otel.GetMeterProvider()
 	}
-	t := telemetry{tracer: tracers.Tracer(scope)}
-	if err := t.create(meters.Meter(scope)); err != nil {
+	t, last := telemetry{tracer: tracers.Tracer(scope)}, &unfinished{now: now}
+	if err := t.create(meters.Meter(scope), last); err != nil {
 		return transfer.Observer{}, fmt.Errorf("transferotel: %w", err)
 	}
 	return transfer.Observer{
@@ -48,7 +51,7 @@ func New(tracers trace.TracerProvider, meters metric.MeterProvider) (transfer.Ob
 		CommandDone:     t.commandDone,
 		TakenOver:       t.takenOver,
 		EventDone:       t.eventDone,
-		Counted:         t.counted,
+		Counted:         last.counted,
 	}, nil
 }
 
@@ -128,21 +131,5 @@ func (t telemetry) eventDone(info transfer.EventInfo) {
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	t.events.Add(ctx, 1, metric.WithAttributes(keyVerb.String(strings.ToLower(info.Kind)), keyOutcome.String(outcome)))
-}
-
-// counted records what is unfinished.
-func (t telemetry) counted(s transfer.Stats) {
-	ctx := context.Background()
-	for state, n := range map[string]int64{
-		"scheduled": s.Scheduled, "due": s.Due, "preparing": s.Preparing, "held": s.Held, "overdue": s.Overdue,
-		"committed": s.Committed, "rollback": s.Rollback, "stuck": s.Stuck, "undelivered": s.Undelivered,
-	} {
-		t.unfinished.Record(ctx, n, metric.WithAttributes(keyState.String(state)))
-	}
-	age := time.Duration(0)
-	if !s.Oldest.IsZero() {
-		age = max(0, time.Since(s.Oldest)) //nolint:forbidigo // a metric, which clocks that differ make no worse than they are
-	}
-	t.age.Record(ctx, age.Seconds())
+	t.events.Add(ctx, 1, metric.WithAttributes(keyVerb.String(info.Kind), keyOutcome.String(outcome)))
 }

@@ -58,8 +58,9 @@ func NewDatabase(tb testing.TB) *mongo.Database {
 // What is not finished by then is named in the test's log: that is no fault, since a
 // worker or a sweep would finish it.
 //
-// The options may name other collections, but for those of accounts and transfers they
-// need not: the collections are accounts and transfers of the test's own database.
+// Accounts and transfers are in the collections of these names, in the test's own
+// database.
+// The options may name others, and add ledgers and documents.
 func NewCoordinator(tb testing.TB, opts ...transfer.Option) *transfer.Coordinator {
 	tb.Helper()
 	db := NewDatabase(tb)

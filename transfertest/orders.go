@@ -44,8 +44,9 @@ func (o orders) unmet() []string {
 // It is carried out all the same: the call after it tells the truth, and so does Get.
 // That is what a caller meets whose context ends while the server's answer is on its way.
 //
-// A call that stores nothing, such as one with a malformed request, is answered as ever,
-// and leaves the order to the next one.
+// A call that changes nothing, since its request is malformed, its ID unknown, or it
+// comes too late, is answered as ever, and leaves the order to the next one: what
+// transfer.OutcomeOf calls NothingStored or Unchanged.
 func (f *Fake) InDoubt(id string) {
 	f.tb.Helper()
 	f.checkID("InDoubt", id)
@@ -61,7 +62,8 @@ var errDoubt = errors.New("the fake was told to leave it open")
 func (f *Fake) answer(id string, rec transfer.Record, err error) (transfer.Record, error) {
 	f.orders.Lock()
 	defer f.orders.Unlock()
-	if !f.orders.doubts[id] || transfer.OutcomeOf(err) == transfer.NothingStored {
+	outcome := transfer.OutcomeOf(err)
+	if !f.orders.doubts[id] || outcome == transfer.NothingStored || outcome == transfer.Unchanged {
 		return rec, err
 	}
 	delete(f.orders.doubts, id)
@@ -87,7 +89,11 @@ func (f *Fake) Fail(id string, err error) {
 			"transfer.ErrInsufficientFunds, and not: %v", words.Quote(id), err)
 	}
 	begun := bson.D{{Key: "_id", Value: id}, {Key: "state", Value: bson.D{{Key: "$ne", Value: string(protocol.Initiated)}}}}
-	if found, err := f.server.IDs(fakeTransfers, begun); len(found) > 0 || err != nil {
+	found, err := f.server.IDs(fakeTransfers, begun)
+	if err != nil {
+		f.tb.Fatalf("transfertest: Fail(%s): %v", words.Quote(id), err)
+	}
+	if len(found) > 0 {
 		f.tb.Fatalf("transfertest: Fail(%s) comes too late: the transfer was begun, and keeps its outcome", words.Quote(id))
 	}
 	f.orders.Lock()

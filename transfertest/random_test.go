@@ -54,7 +54,8 @@ func TestFakeAgreesOnRandomCalls(t *testing.T) {
 	requireAgreement(t, server, memory)
 }
 
-// drawCall draws a call. IDs and accounts are few, so that calls meet.
+// drawCall draws a call. IDs and accounts are few, so that calls meet. A worker never has
+// two things to do at once: which of them comes first would decide who has the money.
 func drawCall(r *rand.Rand) func(w *world) {
 	id, other := drawID(r), drawID(r)
 	req := drawRequest(r, id)
@@ -67,7 +68,7 @@ func drawCall(r *rand.Rand) func(w *world) {
 		expiresIn := time.Duration(1+r.IntN(3)) * time.Hour
 		return func(w *world) { w.extend(id, expiresIn) }
 	case 6:
-		return func(w *world) { w.hold(req, time.Millisecond); w.pass(5 * time.Millisecond); w.get(id) }
+		return func(w *world) { w.pass(0); w.hold(req, time.Millisecond); w.pass(5 * time.Millisecond); w.get(id) }
 	case 7, 8:
 		return func(w *world) { w.post(id) }
 	case 9:
@@ -78,7 +79,7 @@ func drawCall(r *rand.Rand) func(w *world) {
 	case 11:
 		return func(w *world) { w.cancel(id, other) }
 	case 12:
-		return func(w *world) { w.submit(req) }
+		return func(w *world) { w.pass(0); w.submit(req) }
 	case 13:
 		return func(w *world) { w.pass(0); w.get(id) }
 	case 14, 15, 16:

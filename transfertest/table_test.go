@@ -2,7 +2,10 @@ package transfertest_test
 
 import (
 	"fmt"
+	"reflect"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,22 +16,43 @@ import (
 )
 
 // A fake and a coordinator on a server give the same answers to the same calls: the
-// records, the errors with their texts, the accounts, the statements and the lists.
+// records, the errors with their texts, the accounts, the statements and the lists. Every
+// verb that a fake has is among the calls.
 func TestFakeAgreesWithAServer(t *testing.T) {
 	t.Parallel()
-	for name, calls := range scenarios() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			few := transfer.WithMarkerLimit(3)
-			server, memory := onServer(t, few), inMemory(t, few)
-			for _, w := range []*world{server, memory} {
-				w.openBank()
-				calls(w)
-				w.noteBank()
-			}
-			require.NotEmpty(t, server.log)
-			requireAgreement(t, server, memory)
-		})
+	var mu sync.Mutex
+	done, called := 0, map[string]bool{}
+	t.Run("scenarios", func(t *testing.T) {
+		for name, calls := range scenarios() {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				few := transfer.WithMarkerLimit(3)
+				server, memory := onServer(t, few), inMemory(t, few)
+				for _, w := range []*world{server, memory} {
+					w.openBank()
+					calls(w)
+					w.noteBank()
+				}
+				require.NotEmpty(t, server.log)
+				requireAgreement(t, server, memory)
+				mu.Lock()
+				defer mu.Unlock()
+				done++
+				for _, e := range server.log {
+					verb, _, _ := strings.Cut(e.call, " ")
+					called[verb] = true
+				}
+			})
+		}
+	})
+	if done < len(scenarios()) {
+		return // some were not asked for, or have failed
+	}
+	coordinator := reflect.TypeFor[*transfer.Coordinator]()
+	for i := range coordinator.NumMethod() {
+		if name := coordinator.Method(i).Name; !slices.Contains(withoutFake(), name) {
+			require.True(t, called[name], "the table has no call of %s", name)
+		}
 	}
 }
 
@@ -51,6 +75,7 @@ func scenarios() map[string]func(w *world) {
 		"submitted":           submitted,
 		"waits for funds":     waitsForFunds,
 		"explained":           explained,
+		"recovered":           recovered,
 		"cancelled":           cancelled,
 		"reversals":           reversals,
 		"reversals in parts":  partialReversals,

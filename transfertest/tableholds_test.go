@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
+
 	"github.com/mongotransfer/transfer"
 )
 
@@ -181,6 +183,33 @@ func explained(w *world) {
 	w.pass(0)
 	w.stats()
 	w.explain("due")
+}
+
+// recovered has transfers whose processes have died: once all was paid, while money was
+// given back, and while it was held.
+func recovered(w *world) {
+	w.recover()
+	w.transfer(move("t", "alice", "bob", 1))
+	for i, id := range []string{"rollback", "expired", "held"} {
+		w.hold(move(id, "alice", "bob", int64(10+i)), time.Hour)
+	}
+	w.stall("t", transfer.StateCommitted)
+	w.stall("rollback", transfer.StateRollback, bson.E{Key: "failure", Value: bson.D{
+		{Key: "code", Value: "cancelled"}, {Key: "message", Value: "not wanted"},
+	}})
+	w.stall("expired", transfer.StatePreparing, bson.E{Key: "expiresAt", Value: time.Now().Add(-time.Minute)})
+	w.stall("held", transfer.StatePreparing)
+	w.stats()
+	ids := []string{"t", "rollback", "expired", "held"}
+	for _, id := range ids {
+		w.explain(id)
+	}
+	w.recover(nil)
+	w.recover()
+	w.recover()
+	for _, id := range ids {
+		w.get(id)
+	}
 }
 
 func cancelled(w *world) {

@@ -178,6 +178,5 @@ func closed(w *world) {
 	w.get("t")
 	w.wait("t")
 	w.account("", "alice")
-	_, err := w.verbs.Recover(w.t.Context())
-	w.note("Recover", nil, err)
+	w.recover()
 }

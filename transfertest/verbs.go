@@ -9,49 +9,10 @@ import (
 	"github.com/mongotransfer/transfer"
 )
 
-// verbs are the methods that a coordinator and a fake share. A test requires that they
-// are all of a coordinator's, but for those that it names. A new verb is a line here, a
-// method below that passes it on, and a call in the table that is compared. Where it
-// sends what the server in memory lacks, the refusal names it.
-type verbs interface {
-	Transfer(ctx context.Context, req transfer.Request) (transfer.Record, error)
-	TransferMany(ctx context.Context, requests []transfer.Request) ([]transfer.Record, []error)
-	Submit(ctx context.Context, req transfer.Request) (transfer.Record, error)
-	Wait(ctx context.Context, id string) (transfer.Record, error)
-	Cancel(ctx context.Context, id, reason string) (transfer.Record, error)
-	Reverse(ctx context.Context, r transfer.Reversal) (transfer.Record, error)
-	Hold(ctx context.Context, req transfer.Request, expiresIn time.Duration) (transfer.Record, error)
-	Post(ctx context.Context, id string, opts ...transfer.PostOption) (transfer.Record, error)
-	Void(ctx context.Context, id string) (transfer.Record, error)
-	Extend(ctx context.Context, id string, expiresIn time.Duration) (transfer.Record, error)
-	Recover(ctx context.Context, opts ...transfer.RecoverOption) (transfer.RecoveryReport, error)
-	Redeliver(ctx context.Context, transferID string) error
-	Healthy(ctx context.Context) error
-	Close(ctx context.Context) error
-
-	Get(ctx context.Context, id string) (transfer.Record, error)
-	List(ctx context.Context, q transfer.Query) iter.Seq2[transfer.Record, error]
-	Count(ctx context.Context, q transfer.Query) (int64, error)
-	Explain(ctx context.Context, id string) (transfer.Explanation, error)
-	Stats(ctx context.Context) (transfer.Stats, error)
-	Statement(ctx context.Context, id string, q transfer.StatementQuery) iter.Seq2[transfer.Entry, error]
-	BalanceAt(ctx context.Context, id string, at time.Time) (transfer.Amount, error)
-
-	OpenAccount(ctx context.Context, a transfer.Account) (transfer.Account, error)
-	GetAccount(ctx context.Context, id string) (transfer.Account, error)
-	UpdateAccount(ctx context.Context, id string, change transfer.AccountChange) (transfer.Account, error)
-	CloseAccount(ctx context.Context, id string) error
-	ReopenAccount(ctx context.Context, id string) error
-	Accounts(ctx context.Context, q transfer.AccountQuery) iter.Seq2[transfer.Account, error]
-	Ledger(name string) (*transfer.Ledger, error)
-}
-
-// A coordinator and a fake are both of them.
-var (
-	_ verbs = (*transfer.Coordinator)(nil)
-	_ verbs = (*Fake)(nil)
-)
-
+// A fake has every verb of a coordinator, but for those that a test names: each is passed
+// on below, and called in the table of calls that is compared. Where it sends what the
+// server in memory lacks, the refusal names it.
+//
 // A verb that changes a transfer passes its answer through f.answer, with the ID of the
 // transfer that it changes. All others are passed on as they are.
 

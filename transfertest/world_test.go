@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+	mongooptions "go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
 
 	"github.com/mongotransfer/transfer"
 	"github.com/mongotransfer/transfer/transfertest"
@@ -34,7 +36,8 @@ type world struct {
 	unordered bool
 }
 
-// verbs are those of a coordinator that the calls use.
+// verbs are those of a coordinator that the calls use. TestFakeAgreesWithAServer requires
+// that these are all that a fake has.
 type verbs interface {
 	Transfer(ctx context.Context, req transfer.Request) (transfer.Record, error)
 	TransferMany(ctx context.Context, requests []transfer.Request) ([]transfer.Record, []error)
@@ -100,31 +103,57 @@ func onServer(t *testing.T, more ...transfer.Option) *world {
 	c := transfertest.NewCoordinator(t, opts...)
 	w := &world{t: t, verbs: c, documents: orders}
 	w.pass = func(d time.Duration) {
+		until := w.serverTime().Add(d)
 		timer := time.NewTimer(d)
 		defer timer.Stop()
 		<-timer.C
-		now := time.Now()
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- c.Run(ctx) }()
-		require.Eventually(t, func() bool { return !w.anyDue(now) }, time.Minute, 5*time.Millisecond)
+		require.Eventually(t, func() bool { return !w.anyDue(until) }, time.Minute, 5*time.Millisecond)
 		stop()
 		require.NoError(t, <-ended)
 	}
 	return w
 }
 
-// anyDue reports whether something is left for a worker.
-func (w *world) anyDue(now time.Time) bool {
-	for rec, err := range w.verbs.List(w.t.Context(), transfer.Query{Unfinished: true}) {
-		require.NoError(w.t, err)
-		waits := rec.State == transfer.StateInitiated && (rec.NotBefore.After(now) || rec.NextTry.After(now))
-		held := rec.State == transfer.StatePreparing && rec.Hold && rec.ExpiresAt.After(now)
-		if !waits && !held {
-			return true
-		}
+// serverTime returns what the server's clock shows, by which it dates what is due.
+func (w *world) serverTime() time.Time {
+	var hello struct {
+		LocalTime time.Time `bson:"localTime"`
 	}
-	return false
+	err := w.documents.Database().RunCommand(w.t.Context(), bson.D{{Key: "hello", Value: 1}}).Decode(&hello)
+	require.NoError(w.t, err)
+	return hello.LocalTime
+}
+
+// anyDue reports whether something is left for a worker that is stored as due by a time.
+func (w *world) anyDue(by time.Time) bool {
+	later := bson.D{{Key: "$gt", Value: by}}
+	n, err := w.transfers().CountDocuments(w.t.Context(), bson.D{{Key: "open", Value: true}, {Key: "$nor", Value: bson.A{
+		bson.D{{Key: "state", Value: string(transfer.StateInitiated)}, {Key: "notBefore", Value: later}},
+		bson.D{{Key: "state", Value: string(transfer.StatePreparing)}, {Key: "hold", Value: true}, {Key: "expiresAt", Value: later}},
+	}}})
+	require.NoError(w.t, err)
+	return n > 0
+}
+
+// transfers returns the collection of the transfers, read as the library reads it: what a
+// majority has stored.
+func (w *world) transfers() *mongo.Collection {
+	majority := mongooptions.Collection().SetReadConcern(readconcern.Majority())
+	return w.documents.Database().Collection("transfers", majority)
+}
+
+// stall stores a transfer as it is where its process has died in a state, and nobody has
+// seen it since.
+func (w *world) stall(id string, state transfer.State, more ...bson.E) {
+	fields := append(bson.D{
+		{Key: "state", Value: string(state)}, {Key: "open", Value: true}, {Key: "lastModified", Value: time.Now().Add(-time.Hour)},
+	}, more...)
+	result, err := w.transfers().UpdateByID(w.t.Context(), id, bson.D{{Key: "$set", Value: fields}})
+	require.NoError(w.t, err)
+	require.Equal(w.t, int64(1), result.ModifiedCount)
 }
 
 // inMemory returns a world in a fake.
@@ -168,7 +197,7 @@ func (w *world) view(err error) errorView {
 // timeless returns a text without its times, and without owners.
 func timeless(text string) string {
 	times := regexp.MustCompile(`\d{4}-\d\d-\d\d[T ][\d:.]+(Z| UTC)`)
-	owners := regexp.MustCompile(`[\w.-]+-\d+-[A-Z0-9]{10,}`)
+	owners := regexp.MustCompile(`[\w.-]+-\d+-[A-Z0-9]{10,}(-[A-Z0-9]{10,})?`)
 	return owners.ReplaceAllString(times.ReplaceAllString(text, "then"), "somebody")
 }
 
@@ -314,6 +343,11 @@ func (w *world) explain(id string) {
 		e.Participants[i].Note = timeless(e.Participants[i].Note)
 	}
 	w.note("Explain "+id, e, err)
+}
+
+func (w *world) recover(opts ...transfer.RecoverOption) {
+	report, err := w.verbs.Recover(w.t.Context(), opts...)
+	w.note("Recover", report, err)
 }
 
 func (w *world) stats() {

@@ -31,8 +31,9 @@ type Payments interface {
 // ErrNoMoney is returned to a customer who has less than the price.
 var ErrNoMoney = errors.New("not enough money")
 
-// ErrTooLate is returned for an order whose money is not held any more.
-var ErrTooLate = errors.New("the order has expired")
+// ErrTooLate is returned for an order whose money is not held any more: the hold has
+// expired, or the order was cancelled.
+var ErrTooLate = errors.New("the money is not held any more")
 
 // Checkout takes the money for orders.
 type Checkout struct{ payments Payments }
@@ -43,7 +44,7 @@ func New(payments Payments) *Checkout { return &Checkout{payments} }
 // Order holds the price of an order.
 func (c *Checkout) Order(ctx context.Context, order, customer string, price transfer.Amount) error {
 	req := transfer.Request{ID: "order-" + order, From: customer, To: "shop", Amount: price}
-	err := untilKnown(func() error {
+	err := untilKnown(ctx, func() error {
 		_, err := c.payments.Hold(ctx, req, patience)
 		return err
 	})
@@ -55,11 +56,11 @@ func (c *Checkout) Order(ctx context.Context, order, customer string, price tran
 
 // Send takes the money that is held for an order.
 func (c *Checkout) Send(ctx context.Context, order string) error {
-	err := untilKnown(func() error {
+	err := untilKnown(ctx, func() error {
 		_, err := c.payments.Post(ctx, "order-"+order)
 		return err
 	})
-	if errors.Is(err, transfer.ErrExpired) {
+	if errors.Is(err, transfer.ErrExpired) || errors.Is(err, transfer.ErrCancelled) {
 		return fmt.Errorf("order %s: %w", order, ErrTooLate)
 	}
 	return err
@@ -67,18 +68,23 @@ func (c *Checkout) Send(ctx context.Context, order string) error {
 
 // Cancel gives the money back that is held for an order.
 func (c *Checkout) Cancel(ctx context.Context, order string) error {
-	return untilKnown(func() error {
+	return untilKnown(ctx, func() error {
 		_, err := c.payments.Void(ctx, "order-"+order)
 		return err
 	})
 }
 
-// untilKnown repeats a call until its outcome is known. The ID is the same each time, and
-// so the money moves once.
-func untilKnown(call func() error) error {
+// untilKnown repeats a call until its outcome is known, or nobody waits for it any more.
+// The ID is the same each time, and so the money moves once.
+//
+// A repeated call that has stored nothing, since the server is away, says nothing about
+// the one before: that may have moved the money, and its outcome stays in doubt.
+func untilKnown(ctx context.Context, call func() error) error {
 	err := call()
-	for n := 1; n < tries && transfer.OutcomeOf(err) == transfer.InDoubt; n++ {
-		err = call()
+	for n := 1; n < tries && transfer.OutcomeOf(err) == transfer.InDoubt && ctx.Err() == nil; n++ {
+		if again := call(); transfer.OutcomeOf(again) != transfer.NothingStored {
+			err = again
+		}
 	}
 	return err
 }

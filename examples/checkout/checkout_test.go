@@ -69,6 +69,10 @@ func TestCancelledOrderIsPaidBack(t *testing.T) {
 	requireNoError(t, shop.Order(t.Context(), "17", "alice", transfer.Units(60)))
 	requireNoError(t, shop.Cancel(t.Context(), "17"))
 	requireBalances(t, fake, 100, 0)
+	if err := shop.Send(t.Context(), "17"); !errors.Is(err, checkout.ErrTooLate) {
+		t.Fatal(err)
+	}
+	requireBalances(t, fake, 100, 0)
 }
 
 func TestCustomerWithoutMoney(t *testing.T) {
@@ -88,6 +92,52 @@ func TestLostAnswers(t *testing.T) {
 	fake.InDoubt("order-17")
 	requireNoError(t, shop.Send(t.Context(), "17"))
 	requireBalances(t, fake, 40, 60)
+}
+
+// interrupted are payments to which something happens once the first hold was answered.
+type interrupted struct {
+	*transfertest.Fake
+	happens func()
+	away    error // what the holds answer that come while the server is away
+	holds   int
+}
+
+func (p *interrupted) Hold(ctx context.Context, req transfer.Request, expiresIn time.Duration) (transfer.Record, error) {
+	p.holds++
+	if p.away != nil {
+		return transfer.Record{}, p.away
+	}
+	rec, err := p.Fake.Hold(ctx, req, expiresIn)
+	p.happens()
+	return rec, err
+}
+
+// The customer has left when the answer is lost. Nobody asks again, and nobody says that
+// nothing is held.
+func TestCustomerHasLeft(t *testing.T) {
+	_, fake := newShop(t)
+	ctx, leave := context.WithCancel(t.Context())
+	payments := &interrupted{Fake: fake, happens: leave}
+	fake.InDoubt("order-17")
+	err := checkout.New(payments).Order(ctx, "17", "alice", transfer.Units(60))
+	if !errors.Is(err, transfer.ErrInDoubt) || payments.holds != 1 {
+		t.Fatal(payments.holds, err)
+	}
+	requireBalances(t, fake, 40, 0)
+}
+
+// The answer is lost, and then the server is away. That the later calls have stored
+// nothing doesn't say that nothing is held.
+func TestServerIsAway(t *testing.T) {
+	_, fake := newShop(t)
+	payments := &interrupted{Fake: fake}
+	payments.happens = func() { payments.away = transfer.ErrClosed }
+	fake.InDoubt("order-17")
+	err := checkout.New(payments).Order(t.Context(), "17", "alice", transfer.Units(60))
+	if !errors.Is(err, transfer.ErrInDoubt) || payments.holds != 3 {
+		t.Fatal(payments.holds, err)
+	}
+	requireBalances(t, fake, 40, 0)
 }
 
 // A refusal that the checkout doesn't know reaches its caller.

@@ -40,10 +40,10 @@ func TestSettings(t *testing.T) {
 		window time.Duration
 		rounds int
 	}{
-		{[]string{"-claims"}, 34, time.Second, 4},
-		{[]string{"-claims", "-for", "5s", "-rounds", "7"}, 34, 5 * time.Second, 7},
+		{[]string{"-claims"}, 40, time.Second, 4},
+		{[]string{"-claims", "-for", "5s", "-rounds", "7"}, 40, 5 * time.Second, 7},
 		{[]string{"-claims", "-only", "three-nodes,few"}, 6, time.Second, 4},
-		{[]string{"-claims", "-quick"}, 34, 100 * time.Millisecond, 1},
+		{[]string{"-claims", "-quick"}, 40, 100 * time.Millisecond, 1},
 		{[]string{"-baseline", "before"}, 36, time.Second, 6},
 		{[]string{"-baseline", "before", "-only", "hot-1"}, 2, time.Second, 6},
 		{[]string{"-baseline", "before", "-only", "hot,zipf-4"}, 14, time.Second, 6},

@@ -15,6 +15,9 @@ import (
 // maxNamed is how many documents a text names.
 const maxNamed = 3
 
+// notRead says what is left where that depends on what could not be read.
+const notRead = "not known: not everything could be read"
+
 // dueWithin is how long a transfer may wait for a worker before that is worth a remark.
 const dueWithin = 10 * time.Second
 
@@ -92,7 +95,7 @@ func (f *Facts) Left() string {
 	case protocol.Committed:
 		return f.leftToSettle()
 	case protocol.Rollback:
-		return cutOff("to give back at ", f.named(Reserved, nil), "to record the end")
+		return f.leftToGiveBack()
 	case protocol.Success, protocol.Fail:
 		return "nothing"
 	}
@@ -105,9 +108,9 @@ func (f *Facts) leftToPrepare() string {
 	case f.Transfer.HeldNow():
 		return "to be posted or voided"
 	case len(missing) > 0:
-		return cutOff("to reserve at ", missing, "")
+		return cutOff("to reserve at ", missing)
 	case len(f.named(Unread, nil)) > 0:
-		return "not known: not everything could be read"
+		return notRead
 	case f.Transfer.Hold:
 		return "to record that all is held"
 	}
@@ -118,16 +121,26 @@ func (f *Facts) leftToSettle() string {
 	gains := func(p *Participant) bool { return p.Leg == nil || p.Leg.Amount.Sign() > 0 }
 	awaited := func(p *Participant) bool { return p.Original == "" } // a gone original holds up nobody
 	if unpaid := append(f.named(Reserved, gains), f.named(Missing, awaited)...); len(unpaid) > 0 {
-		return cutOff("to pay or set at ", unpaid, "")
+		return cutOff("to pay or set at ", unpaid)
 	}
 	marked := func(p *Participant) bool { return p.HasMark }
 	if marks := append(f.named(Reserved, marked), f.named(Settled, marked)...); len(marks) > 0 {
-		return cutOff("all is in place: to remove the marks at ", marks, "")
+		return cutOff("all is in place: to remove the marks at ", marks)
 	}
 	if len(f.named(Unread, nil)) > 0 {
-		return "not known: not everything could be read"
+		return notRead
 	}
 	return "all is in place: to record the end"
+}
+
+func (f *Facts) leftToGiveBack() string {
+	switch reserved := f.named(Reserved, nil); {
+	case len(reserved) > 0:
+		return cutOff("to give back at ", reserved)
+	case len(f.named(Unread, nil)) > 0:
+		return notRead
+	}
+	return "to record the end"
 }
 
 // named returns the names of the participants with a trace that meet a condition.
@@ -141,11 +154,8 @@ func (f *Facts) named(trace Trace, meets func(*Participant) bool) []string {
 	return names
 }
 
-// cutOff lists the first names, or returns another text where there are none.
-func cutOff(before string, names []string, none string) string {
-	if len(names) == 0 {
-		return none
-	}
+// cutOff lists the first names.
+func cutOff(before string, names []string) string {
 	more := ""
 	if len(names) > maxNamed {
 		more, names = fmt.Sprintf(" and %d more", len(names)-maxNamed), names[:maxNamed]
@@ -165,17 +175,17 @@ func (f *Facts) Advice() string {
 		return "A process that knows all its collections has to finish it: see WithLedger and WithDocuments."
 	case t.Stuck != nil:
 		return "Remove what stands in its way: " + strings.TrimSuffix(t.Stuck.Message, ".") + ". Recovery then goes on by itself, from " +
-			clock(f.NextTry()) + " on, and at once by Recover of a Coordinator with WithStallThreshold(0)."
+			words.Time(f.NextTry()) + " on, and at once by Recover of a Coordinator with WithStallThreshold(0)."
 	case t.State == protocol.Initiated:
 		return f.adviceWhenInitiated()
 	case t.Hold && t.State == protocol.Preparing:
 		return f.adviceWhenHold()
 	case !f.WorkingSince.IsZero():
-		return "Nothing: this process has been working on it since " + clock(f.WorkingSince) + "."
+		return "Nothing: this process has been working on it since " + words.Time(f.WorkingSince) + "."
 	case f.someAre(func(p *Participant) bool { return p.Err != nil }):
 		return "See that all its documents can be read."
 	case f.Now.Before(f.NextTry()):
-		return "Nothing yet: it is under way. If nobody finishes it, recovery takes it over from " + clock(f.NextTry()) + " on, " +
+		return "Nothing yet: it is under way. If nobody finishes it, recovery takes it over from " + words.Time(f.NextTry()) + " on, " +
 			"and where its process has died, Run as a rule within seconds."
 	}
 	return "It has stalled. See that Run or Recover works in a process that knows all its collections."
@@ -195,9 +205,10 @@ func (f *Facts) adviceWhenInitiated() string {
 	switch due := f.NextTry(); {
 	case f.Transfer.Waiting != nil:
 		return "It waits for money: " + strings.TrimSuffix(f.Transfer.Waiting.Message, ".") + ". Workers look again when some comes in, " +
-			"and at " + clock(due) + ". From " + clock(f.Transfer.FundsUntil) + " on it is run for good, whatever is there."
+			"and at " + words.Time(due) + ". From " + words.Time(f.Transfer.FundsUntil) + " on it is run for good, whatever is there."
 	case f.Now.Before(due):
-		return "Nothing: it waits for its time, " + clock(due) + ". Transfer with the same request runs it at once, and Cancel takes it back."
+		return "Nothing: it waits for its time, " + words.Time(due) +
+			". Transfer with the same request runs it at once, and Cancel takes it back."
 	case f.Now.Sub(due) > dueWithin:
 		return "It should have begun by now. See that some process calls Run."
 	}
@@ -209,15 +220,12 @@ func (f *Facts) adviceWhenHold() string {
 	case !f.Now.Before(t.ExpiresAt):
 		return "Its time has run out, and Run gives the money back within a second or so. See that some process calls Run."
 	case !t.Held:
-		return "Not everything is held yet. Ask for the hold again with the same ID, or void it. At " + clock(t.ExpiresAt) +
+		return "Not everything is held yet. Ask for the hold again with the same ID, or void it. At " + words.Time(t.ExpiresAt) +
 			" it is voided by itself."
 	}
-	return "Nothing. Post takes the money, and Void gives it back. At " + clock(f.Transfer.ExpiresAt) + " it goes back by itself."
+	return "Nothing. Post takes the money, and Void gives it back. At " + words.Time(f.Transfer.ExpiresAt) + " it goes back by itself."
 }
 
 func (f *Facts) someAre(meets func(*Participant) bool) bool {
 	return slices.ContainsFunc(f.Participants, func(p Participant) bool { return meets(&p) })
 }
-
-// clock writes a time for people.
-func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }

@@ -96,6 +96,9 @@ func power(n int) *big.Int {
 	return new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(max(n, 0))), nil)
 }
 
+// maxPlaces is how many digits behind the point the server rounds to at most.
+const maxPlaces = 99
+
 // round rounds to some digits behind the point. It does so where nothing is lost, or says
 // that something is by another value: nobody asks for more.
 func round(operands bson.A) (any, error) {
@@ -103,7 +106,10 @@ func round(operands bson.A) (any, error) {
 		return nil, refuse(codeOperands, "$round needs a number and the digits behind the point")
 	}
 	places, is := exact(operands[1])
-	if value, kind := exact(operands[0]); kind == 0 && is == 0 {
+	if is != 0 || !places.IsInt() || places.Sign() < 0 || places.Cmp(big.NewRat(maxPlaces, 1)) > 0 {
+		return nil, refuse(codeOperands, "$round to %v digits behind the point", operands[1])
+	}
+	if value, kind := exact(operands[0]); kind == 0 {
 		scale := new(big.Rat).SetInt(power(int(places.Num().Int64())))
 		if new(big.Rat).Mul(value, scale).IsInt() {
 			return operands[0], nil

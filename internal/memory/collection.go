@@ -52,8 +52,12 @@ func (r *record) at(t bson.Timestamp) bson.D {
 	return nil
 }
 
-// store stores a version of a document under an _id, nil to remove it.
+// store stores a version of a document under an _id, which comes first in it, nil to
+// remove it.
 func (c *collection) store(id any, document bson.D, at bson.Timestamp) {
+	if document != nil && document[0].Key != "_id" {
+		document = append(bson.D{{Key: "_id", Value: id}}, without(document, "_id")...)
+	}
 	k := key(id)
 	r := c.byID[k]
 	if r == nil {

@@ -8,7 +8,7 @@ import (
 
 // command is a command with what it names.
 type command struct {
-	dated    *bool // it has stored a time
+	dated    *bool // it has stored the time of day
 	server   *Server
 	body     bson.D
 	database string
@@ -17,7 +17,7 @@ type command struct {
 }
 
 // perform performs a command and returns the reply. It reports whether the command has
-// stored a time.
+// stored the time of day.
 func (s *Server) perform(body bson.D) (reply bson.D, dated bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,24 +46,24 @@ func (s *Server) time() bson.Timestamp {
 
 func (c command) perform(verb string) (bson.D, error) {
 	switch strings.ToLower(verb) {
-	case "hello", "ismaster":
+	case "hello", "ismaster": // whatever it says of the client
 		return c.hello(), nil
 	case "buildinfo":
 		return bson.D{{Key: "version", Value: serverVersion}}, nil
 	case "ping", "endsessions", "killcursors":
 		return nil, nil
 	case "insert":
-		return c.insert()
+		return c.with(c.insert, "documents", "ordered")
 	case "update":
-		return c.update()
+		return c.with(c.update, "updates", "ordered")
 	case "delete":
-		return c.delete()
+		return c.with(c.delete, "deletes", "ordered")
 	case "findandmodify":
-		return c.findAndModify()
+		return c.with(c.findAndModify, "query", "sort", "update", "remove", "upsert", "new", "fields")
 	case "find":
-		return c.find()
+		return c.with(c.find, "filter", "sort", "skip", "limit", "projection", "batchSize", "singleBatch", "allowDiskUse")
 	case "aggregate":
-		return c.aggregate()
+		return c.with(c.aggregate, "pipeline", "cursor", "allowDiskUse")
 	}
 	return c.manage(verb)
 }
@@ -96,8 +96,8 @@ func (c command) made() *collection {
 	return c.server.collections[namespace]
 }
 
-// firstBatch returns documents as a cursor that is at its end.
-func (c command) firstBatch(documents []bson.D, name string) bson.D {
+// firstBatch returns documents as a cursor that is at its end, which says more of itself.
+func (c command) firstBatch(documents []bson.D, name string, more ...bson.E) bson.D {
 	batch := bson.A{}
 	for _, d := range documents {
 		batch = append(batch, d)
@@ -105,20 +105,22 @@ func (c command) firstBatch(documents []bson.D, name string) bson.D {
 	cursor := bson.D{
 		{Key: "firstBatch", Value: batch}, {Key: "id", Value: int64(0)}, {Key: "ns", Value: c.database + "." + name},
 	}
-	if at, is := c.readTime(); is {
-		cursor = append(cursor, bson.E{Key: "atClusterTime", Value: at})
-	}
-	return bson.D{{Key: "cursor", Value: cursor}}
+	return bson.D{{Key: "cursor", Value: append(cursor, more...)}}
 }
 
-// readTime returns the time at which a snapshot is read, and whether that is asked for.
-func (c command) readTime() (bson.Timestamp, bool) {
+// readTime returns the time at which a snapshot is read, zero where none is asked for.
+// What was replaced earlier than keptSeconds ago may be gone.
+func (c command) readTime() (bson.Timestamp, error) {
 	concern := nested(c.body, "readConcern")
 	if text(concern, "level") != "snapshot" {
-		return bson.Timestamp{}, false
+		return bson.Timestamp{}, nil
 	}
-	if at, given := field(concern, "atClusterTime").(bson.Timestamp); given {
-		return at, true
+	at, given := field(concern, "atClusterTime").(bson.Timestamp)
+	switch now := c.server.time(); {
+	case !given:
+		return now, nil
+	case at.T+keptSeconds < now.T:
+		return at, refuse(codeSnapshotTooOld, "the snapshot of %d is older than %d seconds", at.T, keptSeconds)
 	}
-	return c.server.time(), true
+	return at, nil
 }

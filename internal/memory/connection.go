@@ -25,7 +25,8 @@ const (
 	checksumFlag = 1 << 0
 )
 
-// apart is how long the answer is held back to a command that has stored a time. So what
+// apart is how long the answer is held back to a command that has stored the time of day,
+// or a document that was not there: an insert, $currentDate, $$NOW. So what
 // a test does one after the other is stored with times in that order, and lists and
 // statements have one order, as they nearly always have on a server that takes longer.
 const apart = time.Millisecond

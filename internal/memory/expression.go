@@ -3,6 +3,7 @@ package memory
 import (
 	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,11 +36,14 @@ func evaluate(e any, s scope) (any, error) {
 		}
 		return all, nil
 	case bson.D:
-		if operators, are := operatorsOf(e); are && len(operators) == 1 {
-			return apply(operators[0].Key, operators[0].Value, s)
+		if len(e) == 1 && strings.HasPrefix(e[0].Key, "$") {
+			return apply(e[0].Key, e[0].Value, s)
 		}
 		made := bson.D{}
 		for _, part := range e {
+			if strings.HasPrefix(part.Key, "$") || strings.Contains(part.Key, ".") {
+				return nil, refuse(codeOperands, "'%s' is no field of a document that an expression makes", part.Key)
+			}
 			value, err := evaluate(part.Value, s)
 			if err != nil {
 				return nil, err
@@ -200,10 +204,11 @@ func holds(operator string, order int) bool {
 	}
 }
 
+// largest returns the largest of some values, null where none is more than null.
 func largest(operands bson.A) any {
 	var found any
 	for _, v := range operands {
-		if found == nil || rankOf(v) != rankNull && compare(v, found) > 0 {
+		if rankOf(v) != rankNull && (found == nil || compare(v, found) > 0) {
 			found = v
 		}
 	}
@@ -245,9 +250,15 @@ func applyCondition(operand any, s scope) (any, error) {
 }
 
 func applySwitch(operand any, s scope) (any, error) {
-	d, _ := operand.(bson.D)
+	d, err := operandsOf("$switch", operand, "branches", "default")
+	if err != nil {
+		return nil, err
+	}
 	for _, b := range list(d, "branches") {
-		branch, _ := b.(bson.D)
+		branch, err := operandsOf("a branch of $switch", b, "case", "then")
+		if err != nil {
+			return nil, err
+		}
 		condition, err := evaluate(field(branch, "case"), s)
 		if err != nil {
 			return nil, err
@@ -260,7 +271,10 @@ func applySwitch(operand any, s scope) (any, error) {
 }
 
 func applyFilter(operand any, s scope) (any, error) {
-	d, _ := operand.(bson.D)
+	d, err := operandsOf("$filter", operand, "input", "cond")
+	if err != nil {
+		return nil, err
+	}
 	input, err := evaluate(field(d, "input"), s)
 	if err != nil {
 		return nil, err
@@ -282,9 +296,13 @@ func applyFilter(operand any, s scope) (any, error) {
 	return kept, nil
 }
 
-// applyConvert converts to a date, which nothing but a date is.
+// applyConvert converts to a date: a date, and no number or text, from which a server
+// makes one.
 func applyConvert(operand any, s scope) (any, error) {
-	d, _ := operand.(bson.D)
+	d, err := operandsOf("$convert", operand, "input", "to", "onError", "onNull")
+	if err != nil {
+		return nil, err
+	}
 	if text(d, "to") != "date" {
 		return nil, refuse(codeOperands, "$convert to something else than a date")
 	}
@@ -294,6 +312,8 @@ func applyConvert(operand any, s scope) (any, error) {
 		return nil, err
 	case rankOf(value) == rankNull:
 		return evaluate(field(d, "onNull"), s)
+	case slices.Contains([]string{"long", "double", "decimal", "string", "objectId", "timestamp"}, typeOf(value)):
+		return nil, refuse(codeNotSupported, "the server in memory has no $convert of a %s to a date", typeOf(value))
 	case rankOf(value) != rankDate:
 		return evaluate(field(d, "onError"), s)
 	}
@@ -301,22 +321,32 @@ func applyConvert(operand any, s scope) (any, error) {
 }
 
 func applyPattern(operand any, s scope) (any, error) {
-	d, _ := operand.(bson.D)
+	d, err := operandsOf("$regexMatch", operand, "input", "regex")
+	if err != nil {
+		return nil, err
+	}
 	input, err := evaluate(field(d, "input"), s)
 	if err != nil {
 		return nil, err
 	}
-	pattern, err := regexp.Compile(text(d, "regex"))
-	if err != nil {
-		return nil, refuse(codeOperands, "the regex of $regexMatch: %v", err)
+	pattern, is := field(d, "regex").(string)
+	compiled, err := regexp.Compile(pattern)
+	if err != nil || !is {
+		return nil, refuse(codeOperands, "the regex of $regexMatch: %v", field(d, "regex"))
 	}
 	subject, is := input.(string)
-	return is && pattern.MatchString(subject), nil
+	if !is && rankOf(input) != rankNull {
+		return nil, refuse(codeOperands, "$regexMatch needs 'input' to be of type string, and not %s", typeOf(input))
+	}
+	return is && compiled.MatchString(subject), nil
 }
 
 // applyLet evaluates an expression with more variables.
 func applyLet(operand any, s scope) (any, error) {
-	d, _ := operand.(bson.D)
+	d, err := operandsOf("$let", operand, "vars", "in")
+	if err != nil {
+		return nil, err
+	}
 	inner := s
 	for _, variable := range nested(d, "vars") {
 		value, err := evaluate(variable.Value, s)
@@ -331,7 +361,10 @@ func applyLet(operand any, s scope) (any, error) {
 // applySetField returns a document with another value of a field, or without it where the
 // value is missing, as $$REMOVE is.
 func applySetField(operand any, s scope) (any, error) {
-	d, _ := operand.(bson.D)
+	d, err := operandsOf("$setField", operand, "field", "input", "value")
+	if err != nil {
+		return nil, err
+	}
 	input, err := evaluate(field(d, "input"), s)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"slices"
 	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -35,6 +36,9 @@ func meets(document bson.D, e bson.E, s scope) (bool, error) {
 	visit(document, e.Key, func(v any) { values = append(values, v) })
 	operators, is := operatorsOf(e.Value)
 	if !is {
+		if err := checkWanted(e.Value); err != nil {
+			return false, err
+		}
 		return anyOf(values, func(v any) bool { return equalTo(v, e.Value) }), nil
 	}
 	return meetsAll(values, operators, s)
@@ -47,7 +51,10 @@ func meetsParts(document bson.D, e bson.E, s scope) (bool, error) {
 		return false, refuse(codeBadValue, "%s must be a nonempty array", e.Key)
 	}
 	for _, part := range parts {
-		filter, _ := part.(bson.D)
+		filter, is := part.(bson.D)
+		if !is {
+			return false, refuse(codeBadValue, "%s argument's entries must be objects", e.Key)
+		}
 		met, err := matches(document, filter, s)
 		if err != nil {
 			return false, err
@@ -90,6 +97,9 @@ func meetsOne(values []any, o bson.E, s scope) (bool, error) {
 		if !is {
 			return false, refuse(codeBadValue, "%s needs an array", o.Key)
 		}
+		if err := checkWanted(wanted...); err != nil {
+			return false, err
+		}
 		found := anyOf(values, func(v any) bool {
 			return anyOf(wanted, func(w any) bool { return equalTo(v, w) })
 		})
@@ -119,6 +129,15 @@ func meetsOne(values []any, o bson.E, s scope) (bool, error) {
 		}), nil
 	}
 	return false, refuse(codeBadValue, "unknown operator: %s", o.Key)
+}
+
+// checkWanted refuses a regular expression, which is no value to be equal to, but a
+// pattern.
+func checkWanted(wanted ...any) error {
+	if anyOf(wanted, func(w any) bool { return rankOf(w) == rankRegex }) {
+		return refuse(codeNotSupported, "the server in memory has no filter by a regular expression ($regex)")
+	}
+	return nil
 }
 
 func anyOf(values []any, is func(any) bool) bool {
@@ -176,9 +195,9 @@ func meetsType(values []any, wanted any) (bool, error) {
 		names = bson.A{wanted}
 	}
 	for _, name := range names {
-		text, is := name.(string)
-		if !is {
-			return false, refuse(codeBadValue, "$type needs the names of types")
+		text, _ := name.(string)
+		if !slices.Contains(typeNames(), text) {
+			return false, refuse(codeBadValue, "$type needs the names of types, and not: %v", name)
 		}
 		if anyOf(values, func(v any) bool {
 			return withElements(v, func(v any) bool { return isOfType(v, text) })
@@ -187,6 +206,14 @@ func meetsType(values []any, wanted any) (bool, error) {
 		}
 	}
 	return false, nil
+}
+
+// typeNames returns the names of the types that are known here.
+func typeNames() []string {
+	return []string{
+		"minKey", "maxKey", "undefined", "null", "number", "int", "long", "double", "decimal", "string", "object", "array",
+		"binData", "objectId", "bool", "date", "timestamp", "regex",
+	}
 }
 
 func isOfType(v any, name string) bool {
@@ -199,7 +226,10 @@ func isOfType(v any, name string) bool {
 // meetsElement reports whether an array has an element that meets a filter, or operators.
 func meetsElement(values []any, condition any, s scope) (bool, error) {
 	operators, are := operatorsOf(condition)
-	filter, _ := condition.(bson.D)
+	filter, is := condition.(bson.D)
+	if !is {
+		return false, refuse(codeBadValue, "$elemMatch needs an Object")
+	}
 	for _, v := range values {
 		elements, _ := v.(bson.A)
 		for _, element := range elements {

@@ -12,33 +12,47 @@ import (
 func (c command) manage(verb string) (bson.D, error) {
 	switch verb {
 	case "listCollections":
-		return c.listCollections()
+		return c.with(c.listCollections, "filter", "nameOnly", "authorizedCollections", "cursor")
 	case "create":
-		if c.found() != nil {
-			return nil, refuse(codeNamespaceExists, "Collection %s.%s already exists.", c.database, c.name)
-		}
-		if len(nested(c.body, "validator")) > 0 || flag(c.body, "capped") {
-			return nil, refuse(codeNotSupported, "the server in memory has no validators and no capped collections")
-		}
-		c.made()
-		return nil, nil
+		return c.with(c.create)
 	case "drop":
-		delete(c.server.collections, c.database+"."+c.name)
-		return nil, nil
+		return c.with(c.drop)
 	case "dropDatabase":
-		maps.DeleteFunc(c.server.collections, func(namespace string, _ *collection) bool {
-			return strings.HasPrefix(namespace, c.database+".")
-		})
-		return nil, nil
+		return c.with(c.dropDatabase)
 	case "listIndexes":
-		if c.found() == nil {
-			return nil, refuse(codeNamespaceNotFound, "ns does not exist: %s.%s", c.database, c.name)
-		}
-		return c.firstBatch(c.found().indexes, "$cmd.listIndexes."+c.name), nil
+		return c.with(c.listIndexes, "cursor")
 	case "createIndexes":
-		return nil, c.createIndexes()
+		return c.with(c.createIndexes, "indexes")
 	}
 	return nil, refuse(codeCommandNotFound, "no such command: '%s'", verb)
+}
+
+// create makes a collection without options, such as a validator.
+func (c command) create() (bson.D, error) {
+	if c.found() != nil {
+		return nil, refuse(codeNamespaceExists, "Collection %s.%s already exists.", c.database, c.name)
+	}
+	c.made()
+	return nil, nil
+}
+
+func (c command) drop() (bson.D, error) {
+	delete(c.server.collections, c.database+"."+c.name)
+	return nil, nil
+}
+
+func (c command) dropDatabase() (bson.D, error) {
+	maps.DeleteFunc(c.server.collections, func(namespace string, _ *collection) bool {
+		return strings.HasPrefix(namespace, c.database+".")
+	})
+	return nil, nil
+}
+
+func (c command) listIndexes() (bson.D, error) {
+	if c.found() == nil {
+		return nil, refuse(codeNamespaceNotFound, "ns does not exist: %s.%s", c.database, c.name)
+	}
+	return c.firstBatch(c.found().indexes, "$cmd.listIndexes."+c.name), nil
 }
 
 func (c command) listCollections() (bson.D, error) {
@@ -67,17 +81,38 @@ func (c command) listCollections() (bson.D, error) {
 
 // createIndexes notes indexes. All of them are good for is that they can be listed, and
 // that a TTL index removes documents.
-func (c command) createIndexes() error {
+func (c command) createIndexes() (bson.D, error) {
 	collection := c.made()
 	for _, i := range list(c.body, "indexes") {
 		index, _ := i.(bson.D)
-		if flag(index, "unique") {
-			return refuse(codeNotSupported, "the server in memory has no unique index but that of _id")
+		if err := onlyKnown("an index", index, "key", "name", "expireAfterSeconds", "partialFilterExpression"); err != nil {
+			return nil, err
 		}
-		same := func(other bson.D) bool { return text(other, "name") == text(index, "name") }
-		if !slices.ContainsFunc(collection.indexes, same) {
+		exists, err := collection.hasIndex(index)
+		if err != nil {
+			return nil, err
+		}
+		if !exists {
 			collection.indexes = append(collection.indexes, append(bson.D{{Key: "v", Value: int32(2)}}, index...))
 		}
 	}
-	return nil
+	return nil, nil
+}
+
+// hasIndex reports whether an index is there. It is refused where another one has its
+// name, or is for the same documents in the same order.
+func (c *collection) hasIndex(index bson.D) (bool, error) {
+	for _, other := range c.indexes {
+		same := func(option string) bool { return equal(field(other, option), field(index, option)) }
+		named, alike := same("name"), same("key") && same("partialFilterExpression")
+		switch {
+		case named && alike && same("expireAfterSeconds"):
+			return true, nil
+		case named && !alike:
+			return false, refuse(codeIndexKeyConflict, "an index with other keys has the name '%s'", text(index, "name"))
+		case named || alike:
+			return false, refuse(codeIndexOptionsConflict, "the index '%s' is there with another name, or with other options", text(other, "name"))
+		}
+	}
+	return false, nil
 }

@@ -61,6 +61,25 @@ func reach(v any, path string) any {
 	return missing{}
 }
 
+// inPlace returns the value that an update by operators changes: a path goes into an
+// array by an index alone.
+func inPlace(v any, path string) any {
+	name, rest, more := strings.Cut(path, ".")
+	found := any(missing{})
+	switch v := v.(type) {
+	case bson.D:
+		found = field(v, name)
+	case bson.A:
+		if i, err := strconv.Atoi(name); err == nil && i >= 0 && i < len(v) {
+			found = v[i]
+		}
+	}
+	if more {
+		return inPlace(found, rest)
+	}
+	return found
+}
+
 // put returns a document with a value at a path. Documents on the way are made where
 // nothing is.
 func put(document bson.D, path string, value any) (bson.D, error) {
@@ -108,6 +127,19 @@ func putInto(at any, path string, value any) (any, error) {
 		return changed, nil
 	}
 	return nil, refuse(codePathNotViable, "Cannot create field '%s' in an element of type %s", path, typeOf(at))
+}
+
+// throughArray reports whether a path leads through an array: a stage of a pipeline then
+// changes each element, which is not known here.
+func throughArray(document bson.D, path string) bool {
+	name, rest, more := strings.Cut(path, ".")
+	switch v := field(document, name).(type) {
+	case bson.A:
+		return more
+	case bson.D:
+		return more && throughArray(v, rest)
+	}
+	return false
 }
 
 // without returns a document without what is at a path.

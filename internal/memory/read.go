@@ -15,7 +15,7 @@ func (c command) find() (bson.D, error) {
 		stages = append(stages, bson.D{{Key: "$sort", Value: sort}})
 	}
 	for _, option := range []string{"skip", "limit"} {
-		if n := whole(c.body, option); n != 0 {
+		if n := field(c.body, option); n != any(missing{}) && !equal(n, int64(0)) {
 			stages = append(stages, bson.D{{Key: "$" + option, Value: n}})
 		}
 	}
@@ -29,15 +29,19 @@ func (c command) aggregate() (bson.D, error) { return c.through(list(c.body, "pi
 
 // through reads the collection through the stages of a pipeline.
 func (c command) through(stages bson.A) (bson.D, error) {
-	var documents []bson.D
-	at, _ := c.readTime()
-	if collection := c.found(); collection != nil {
-		filter := bson.D{}
-		if len(stages) > 0 {
-			first, _ := stages[0].(bson.D)
-			filter = nested(first, "$match")
+	at, err := c.readTime()
+	if err != nil {
+		return nil, err
+	}
+	filter := bson.D{}
+	if len(stages) > 0 {
+		first, _ := stages[0].(bson.D)
+		if condition, is := field(first, "$match").(bson.D); is && len(first) == 1 {
+			filter, stages = condition, stages[1:]
 		}
-		var err error
+	}
+	var documents []bson.D
+	if collection := c.found(); collection != nil {
 		if documents, err = collection.find(filter, c.scope, at); err != nil {
 			return nil, err
 		}
@@ -47,27 +51,31 @@ func (c command) through(stages bson.A) (bson.D, error) {
 		if len(stage) != 1 {
 			return nil, refuse(codeBadStage, "A pipeline stage specification object must contain exactly one field.")
 		}
-		var err error
 		if documents, err = c.throughStage(documents, stage[0]); err != nil {
 			return nil, err
 		}
+	}
+	if at != (bson.Timestamp{}) {
+		return c.firstBatch(documents, c.name, bson.E{Key: "atClusterTime", Value: at}), nil
 	}
 	return c.firstBatch(documents, c.name), nil
 }
 
 func (c command) throughStage(documents []bson.D, stage bson.E) ([]bson.D, error) {
-	operand, _ := stage.Value.(bson.D)
-	n := int(whole(bson.D{stage}, stage.Key))
+	operand, is := stage.Value.(bson.D)
+	switch stage.Key {
+	case "$skip", "$limit":
+		return cut(documents, stage)
+	case "$match", "$sort", "$group", "$project":
+		if !is {
+			return nil, refuse(codeBadValue, "the stage %s needs a document", stage.Key)
+		}
+	}
 	switch stage.Key {
 	case "$match":
 		return c.matching(documents, operand)
 	case "$sort":
-		slices.SortStableFunc(documents, func(a, b bson.D) int { return inOrder(a, b, operand) })
-		return documents, nil
-	case "$skip":
-		return documents[min(n, len(documents)):], nil
-	case "$limit":
-		return documents[:min(n, len(documents))], nil
+		return documents, sortBy(documents, operand)
 	case "$count":
 		name, _ := stage.Value.(string)
 		if len(documents) == 0 {
@@ -89,6 +97,19 @@ func (c command) throughStage(documents []bson.D, stage bson.E) ([]bson.D, error
 	return nil, refuse(codeUnknownStage, "Unrecognized pipeline stage name: '%s'", stage.Key)
 }
 
+// cut leaves the first documents out, or the others.
+func cut(documents []bson.D, stage bson.E) ([]bson.D, error) {
+	n, kind := exact(stage.Value)
+	if kind != 0 || !n.IsInt() || !n.Num().IsInt64() || n.Sign() < 0 || n.Sign() == 0 && stage.Key == "$limit" {
+		return nil, refuse(codeBadValue, "%s needs a whole number which is not negative, and not: %v", stage.Key, stage.Value)
+	}
+	at := int(min(n.Num().Int64(), int64(len(documents))))
+	if stage.Key == "$skip" {
+		return documents[at:], nil
+	}
+	return documents[:at], nil
+}
+
 func (c command) matching(documents []bson.D, filter bson.D) ([]bson.D, error) {
 	var found []bson.D
 	for _, d := range documents {
@@ -101,6 +122,17 @@ func (c command) matching(documents []bson.D, filter bson.D) ([]bson.D, error) {
 		}
 	}
 	return found, nil
+}
+
+// sortBy sorts documents by some of their fields.
+func sortBy(documents []bson.D, sort bson.D) error {
+	for _, by := range sort {
+		if !equal(by.Value, int64(1)) && !equal(by.Value, int64(-1)) {
+			return refuse(codeBadValue, "the server in memory sorts by '%s' upwards or downwards, and not by: %v", by.Key, by.Value)
+		}
+	}
+	slices.SortStableFunc(documents, func(a, b bson.D) int { return inOrder(a, b, sort) })
+	return nil
 }
 
 // inOrder compares two documents by the fields of a sort.
@@ -146,26 +178,48 @@ func sortValue(document bson.D, by bson.E) any {
 	return found
 }
 
+// checkProjection refuses a projection of other parts than these: some fields, or all but
+// some; computed ones; and the first element of an array that matches.
+func checkProjection(projection bson.D) error {
+	includes, excludes := false, false
+	for _, f := range projection {
+		_, computed := operatorsOf(f.Value)
+		plain := rankOf(f.Value) == rankNumber || rankOf(f.Value) == rankFlag
+		switch {
+		case strings.ContainsAny(f.Key, ".$"), !computed && !plain:
+			return refuse(codeNotSupported, "the server in memory has no projection of '%s' as: %v", f.Key, f.Value)
+		case f.Key == "_id" && plain:
+		default:
+			includes, excludes = includes || isTrue(f.Value), excludes || !isTrue(f.Value)
+		}
+	}
+	if includes && excludes {
+		return refuse(codeMixedProjection, "a projection includes fields, or excludes them, and not both")
+	}
+	return nil
+}
+
 // project returns the part of a document that a projection includes, or all that it
 // doesn't exclude.
 func (c command) project(document, projection bson.D) (bson.D, error) {
-	var included, rest bson.D
-	original, excludes := document, true
+	if err := checkProjection(projection); err != nil {
+		return nil, err
+	}
+	kept := document
+	var rest bson.D
 	for _, f := range projection {
-		if f.Key == "_id" && !isTrue(f.Value) {
-			document = without(document, "_id")
-			continue
+		switch {
+		case f.Key == "_id" && !isTrue(f.Value), !isTrue(f.Value):
+			kept = without(kept, f.Key)
+		case f.Key != "_id" || len(projection) == 1:
+			rest = append(rest, f)
 		}
-		excludes = excludes && !isTrue(f.Value)
-		rest = append(rest, f)
 	}
-	if excludes {
-		for _, f := range rest {
-			document = without(document, f.Key)
-		}
-		return document, nil
+	if len(rest) == 0 {
+		return kept, nil
 	}
-	for _, e := range document {
+	included := bson.D{} // which is no null, if it stays empty
+	for _, e := range kept {
 		value, err := c.included(e, rest)
 		if err != nil {
 			return nil, err
@@ -174,13 +228,25 @@ func (c command) project(document, projection bson.D) (bson.D, error) {
 			included = append(included, bson.E{Key: e.Key, Value: value})
 		}
 	}
-	return c.computed(included, original, rest)
+	return c.computed(included, document, rest)
+}
+
+// included returns what a projection includes of a field, missing for nothing.
+func (c command) included(e bson.E, projection bson.D) (any, error) {
+	wanted := field(projection, e.Key)
+	switch operators, are := operatorsOf(wanted); {
+	case e.Key == "_id", !are && wanted != any(missing{}):
+		return e.Value, nil
+	case are && operators[0].Key == "$elemMatch":
+		return c.firstElement(e.Value, operators[0].Value)
+	}
+	return missing{}, nil // or it is computed
 }
 
 // computed adds what a projection computes.
 func (c command) computed(included, document, projection bson.D) (bson.D, error) {
 	for _, f := range projection {
-		if !computes(f.Value) {
+		if operators, are := operatorsOf(f.Value); !are || operators[0].Key == "$elemMatch" {
 			continue
 		}
 		value, err := evaluate(f.Value, c.scope.with("ROOT", document))
@@ -192,38 +258,6 @@ func (c command) computed(included, document, projection bson.D) (bson.D, error)
 		}
 	}
 	return included, nil
-}
-
-// computes reports whether a projection computes a field.
-func computes(v any) bool {
-	operators, are := operatorsOf(v)
-	return are && operators[0].Key != "$elemMatch"
-}
-
-// included returns what a projection includes of a field, missing for nothing.
-func (c command) included(e bson.E, projection bson.D) (any, error) {
-	if e.Key == "_id" {
-		return e.Value, nil
-	}
-	var inner bson.D
-	for _, f := range projection {
-		name, rest, more := strings.Cut(f.Key, ".")
-		operators, are := operatorsOf(f.Value)
-		switch {
-		case name != e.Key:
-		case more:
-			inner = append(inner, bson.E{Key: rest, Value: f.Value})
-		case are && operators[0].Key == "$elemMatch":
-			return c.firstElement(e.Value, operators[0].Value)
-		case are: // it is computed
-		default:
-			return e.Value, nil
-		}
-	}
-	if document, is := e.Value.(bson.D); is && len(inner) > 0 {
-		return c.project(document, inner)
-	}
-	return missing{}, nil
 }
 
 // firstElement returns an array of the first element that matches.

@@ -16,12 +16,17 @@ const (
 	codePathNotViable        = 28
 	codeConflictingOperators = 40
 	codeNamespaceExists      = 48
+	codeEmptyFieldName       = 56
 	codeCommandNotFound      = 59
 	codeImmutableField       = 66
+	codeIndexOptionsConflict = 85
+	codeIndexKeyConflict     = 86
 	codeNotSupported         = 115
 	codeUnknownExpression    = 168
+	codeSnapshotTooOld       = 239
 	codeDuplicateKey         = 11000
 	codeUndefinedVariable    = 17276
+	codeMixedProjection      = 31254
 	codeOperands             = 40065
 	codeBadStage             = 40323
 	codeUnknownStage         = 40324

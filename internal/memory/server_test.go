@@ -59,6 +59,31 @@ func TestSnapshot(t *testing.T) {
 	require.Equal(t, []bson.D{{{Key: "_id", Value: int32(1)}, {Key: "n", Value: int32(2)}}, id(int32(3))}, read(ctx))
 }
 
+// A snapshot whose documents may be gone is refused, as a server does it.
+func TestSnapshotIsTooOld(t *testing.T) {
+	t.Parallel()
+	server, c := newServer(t)
+	_, err := c.InsertOne(t.Context(), bson.M{"_id": 1, "n": 1})
+	require.NoError(t, err)
+	session, err := c.Database().Client().StartSession(options.Session().SetSnapshot(true))
+	require.NoError(t, err)
+	defer session.EndSession(t.Context())
+	ctx := mongo.NewSessionContext(t.Context(), session)
+	require.NoError(t, c.FindOne(ctx, id(1)).Err())
+	server.Advance(30 * time.Second)
+	_, err = c.UpdateByID(t.Context(), 1, set(bson.D{{Key: "n", Value: 2}}))
+	require.NoError(t, err)
+	var found struct{ N int }
+	require.NoError(t, c.FindOne(ctx, id(1)).Decode(&found))
+	require.Equal(t, 1, found.N)
+	server.Advance(2 * time.Minute)
+	_, err = c.UpdateByID(t.Context(), 1, set(bson.D{{Key: "n", Value: 3}}))
+	require.NoError(t, err)
+	var refused mongo.CommandError
+	require.ErrorAs(t, c.FindOne(ctx, id(1)).Err(), &refused)
+	require.Equal(t, int32(239), refused.Code)
+}
+
 // The clock runs, can be set ahead, stamps what is written, and lets what is due go.
 func TestClock(t *testing.T) {
 	t.Parallel()
@@ -94,46 +119,6 @@ func TestClock(t *testing.T) {
 	require.Equal(t, bson.A{"stamped", "later"}, ids)
 }
 
-// What the server doesn't know it refuses by name, and changes nothing.
-func TestUnknownIsRefused(t *testing.T) {
-	t.Parallel()
-	_, c := newServer(t)
-	ctx := t.Context()
-	_, err := c.InsertOne(ctx, bson.M{"_id": 1, "a": 1})
-	require.NoError(t, err)
-	find := func(filter bson.D) error { return c.FindOne(ctx, filter).Err() }
-	aggregate := func(stage bson.D) error { _, err := c.Aggregate(ctx, bson.A{stage}); return err }
-	update := func(update any) error { _, err := c.UpdateByID(ctx, 1, update); return err }
-	one := func(key string, value any) bson.D { return bson.D{{Key: key, Value: value}} }
-	unique := mongo.IndexModel{Keys: one("a", 1), Options: options.Index().SetUnique(true)}
-	_, indexed := c.Indexes().CreateOne(ctx, unique)
-	for what, err := range map[string]error{
-		"$regex":    find(one("a", one("$regex", "x"))),
-		"$text":     find(one("$text", one("$search", "x"))),
-		"$sqrt":     find(one("$expr", one("$sqrt", 4))),
-		"$$THIS":    find(one("$expr", "$$THIS")),
-		"$lookup":   aggregate(one("$lookup", bson.D{})),
-		"$facet":    aggregate(one("$facet", bson.D{})),
-		"$group":    aggregate(one("$group", bson.D{{Key: "_id", Value: "$a"}, {Key: "n", Value: one("$sum", 1)}})),
-		"$push":     update(one("$push", one("b", 1))),
-		"$sort":     update(bson.A{one("$sort", one("a", 1))}),
-		"conflict":  update(bson.D{{Key: "$set", Value: one("b", 1)}, {Key: "$inc", Value: one("b.c", 1)}}),
-		"_id":       update(set(id(2))),
-		"validator": c.Database().CreateCollection(ctx, "v", options.CreateCollection().SetValidator(one("a", 1))),
-		"mapReduce": c.Database().RunCommand(ctx, one("mapReduce", "c")).Err(),
-		"unique":    indexed,
-	} {
-		require.Error(t, err, what)
-		require.NotErrorIs(t, err, mongo.ErrNoDocuments, what)
-		if what != "$$THIS" {
-			require.ErrorContains(t, err, what)
-		}
-	}
-	var found bson.D
-	require.NoError(t, c.FindOne(ctx, id(1)).Decode(&found))
-	require.Len(t, found, 2)
-}
-
 // An interceptor comes first: its document is there before an insert, and before an
 // update looks for one.
 func TestIntercept(t *testing.T) {
@@ -160,6 +145,25 @@ func TestIntercept(t *testing.T) {
 	require.Equal(t, 7, found.N)
 }
 
+// The _id comes first in what is stored, and there is one, whatever a client sends.
+func TestIDComesFirst(t *testing.T) {
+	t.Parallel()
+	_, c := newServer(t)
+	documents := bson.A{bson.D{{Key: "n", Value: 1}, {Key: "_id", Value: 5}}, bson.D{{Key: "n", Value: 2}}}
+	insert := bson.D{{Key: "insert", Value: "c"}, {Key: "documents", Value: documents}}
+	require.NoError(t, c.Database().RunCommand(t.Context(), insert).Err())
+	_, err := c.ReplaceOne(t.Context(), id(6), bson.D{{Key: "n", Value: 3}, {Key: "_id", Value: 6}}, options.Replace().SetUpsert(true))
+	require.NoError(t, err)
+	cursor, err := c.Find(t.Context(), bson.D{})
+	require.NoError(t, err)
+	var found []bson.D
+	require.NoError(t, cursor.All(t.Context(), &found))
+	require.Len(t, found, 3)
+	require.Equal(t, bson.D{{Key: "_id", Value: int32(5)}, {Key: "n", Value: int32(1)}}, found[0])
+	require.IsType(t, bson.ObjectID{}, found[1][0].Value)
+	require.Equal(t, bson.D{{Key: "_id", Value: int32(6)}, {Key: "n", Value: int32(3)}}, found[2])
+}
+
 // The driver's methods that a test uses for its documents work.
 func TestDriversMethods(t *testing.T) {
 	t.Parallel()
@@ -174,6 +178,13 @@ func TestDriversMethods(t *testing.T) {
 	var found struct{ N int }
 	require.NoError(t, c.FindOneAndUpdate(ctx, bson.M{"n": 2}, set(bson.D{{Key: "n", Value: 3}}), after).Decode(&found))
 	require.Equal(t, 3, found.N)
+	_, err = c.InsertMany(ctx, []any{bson.M{"_id": 1, "n": 9, "kind": "x"}, bson.M{"_id": 2, "n": 8, "kind": "x"}})
+	require.NoError(t, err)
+	least := options.FindOneAndDelete().SetSort(bson.D{{Key: "n", Value: 1}}).SetProjection(bson.D{{Key: "kind", Value: 0}})
+	var first bson.D
+	require.NoError(t, c.FindOneAndDelete(ctx, bson.M{"kind": "x"}, least).Decode(&first))
+	require.ElementsMatch(t, bson.D{{Key: "_id", Value: int32(2)}, {Key: "n", Value: int32(8)}}, first)
+	require.NoError(t, c.FindOneAndDelete(ctx, id(1)).Err())
 	n, err := c.CountDocuments(ctx, bson.M{"n": 3})
 	require.NoError(t, err)
 	require.Equal(t, int64(1), n)

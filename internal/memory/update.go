@@ -9,7 +9,7 @@ import (
 
 // change is what an update does to one document.
 type change struct {
-	update   any // a document of operators, a list of stages, or the document that replaces the one that is there
+	update   any // operators, a list of stages, or the document that comes instead
 	scope    scope
 	at       bson.Timestamp
 	inserted bool // the document is made by the update
@@ -89,6 +89,11 @@ func assignments(operators bson.D) ([]assignment, error) {
 			all = append(all, assignment{o.Key, f})
 		}
 	}
+	for _, a := range all {
+		if err := a.check(); err != nil {
+			return nil, err
+		}
+	}
 	steps := func(a assignment) []string { return strings.Split(a.field.Key, ".") }
 	slices.SortStableFunc(all, func(a, b assignment) int { return slices.Compare(steps(a), steps(b)) })
 	for i := 1; i < len(all); i++ {
@@ -98,6 +103,27 @@ func assignments(operators bson.D) ([]assignment, error) {
 		}
 	}
 	return all, nil
+}
+
+// check refuses an assignment that no document could have.
+func (a assignment) check() error {
+	for step := range strings.SplitSeq(a.field.Key, ".") {
+		switch {
+		case step == "":
+			return refuse(codeEmptyFieldName, "The update path '%s' contains an empty field name, which is not allowed.", a.field.Key)
+		case strings.HasPrefix(step, "$"):
+			return refuse(codeBadValue, "the server in memory has no update of the path '%s'", a.field.Key)
+		}
+	}
+	v := a.field.Value
+	switch kind, is := v.(bson.D); {
+	case a.operator == "$inc" && rankOf(v) != rankNumber:
+		return refuse(codeTypeMismatch, "Cannot increment with non-numeric argument: {%s: %v}", a.field.Key, v)
+	case a.operator != "$currentDate" || v == true:
+	case !is || len(kind) != 1 || !slices.Contains([]string{"date", "timestamp"}, text(kind, "$type")):
+		return refuse(codeBadValue, "$currentDate takes true, or {$type: 'date'} or {$type: 'timestamp'}, and not: %v", v)
+	}
+	return nil
 }
 
 func (c change) throughOperator(document bson.D, operator string, f bson.E) (bson.D, error) {
@@ -123,12 +149,7 @@ func (c change) throughOperator(document bson.D, operator string, f bson.E) (bso
 }
 
 func increase(document bson.D, f bson.E) (bson.D, error) {
-	stored := any(missing{})
-	visit(document, f.Key, func(v any) {
-		if stored == any(missing{}) {
-			stored = v
-		}
-	})
+	stored := inPlace(document, f.Key)
 	if stored == any(missing{}) {
 		return put(document, f.Key, f.Value)
 	}
@@ -161,13 +182,20 @@ func (c change) throughStage(document bson.D, stage bson.E) (after bson.D, err e
 	after = document
 	switch stage.Key {
 	case "$set", "$addFields":
-		fields, _ := stage.Value.(bson.D)
+		fields, is := stage.Value.(bson.D)
+		if !is {
+			return nil, refuse(codeFailedToParse, "the stage %s needs a document", stage.Key)
+		}
 		for _, f := range fields {
+			if err := checkStage(document, f.Key, f.Value); err != nil {
+				return nil, err
+			}
 			value, err := evaluate(f.Value, c.scope.with("ROOT", document))
 			if err != nil {
 				return nil, err
 			}
 			if value == any(missing{}) {
+				after = without(after, f.Key)
 				continue
 			}
 			if after, err = put(after, f.Key, value); err != nil {
@@ -181,10 +209,26 @@ func (c change) throughStage(document bson.D, stage bson.E) (after bson.D, err e
 			names = bson.A{stage.Value}
 		}
 		for _, name := range names {
-			path, _ := name.(string)
+			path, is := name.(string)
+			if !is || path == "" {
+				return nil, refuse(codeFailedToParse, "$unset needs the names of fields")
+			}
+			if err := checkStage(document, path, nil); err != nil {
+				return nil, err
+			}
 			after = without(after, path)
 		}
 		return after, nil
 	}
 	return nil, refuse(codeUnknownStage, "Unrecognized pipeline stage name: '%s'", stage.Key)
+}
+
+// checkStage refuses what a stage changes in a way of its own: each element of an array,
+// and the fields within a document.
+func checkStage(document bson.D, path string, value any) error {
+	_, inner := value.(bson.D)
+	if _, are := operatorsOf(value); inner && !are || throughArray(document, path) {
+		return refuse(codeNotSupported, "the server in memory has no stage that changes '%s' from within", path)
+	}
+	return nil
 }

@@ -2,6 +2,8 @@ package memory
 
 import (
 	"bytes"
+	"errors"
+	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
@@ -26,8 +28,12 @@ func (c command) reply(w written) bson.D {
 	if len(w.errors) > 0 {
 		reply = append(reply, bson.E{Key: "writeErrors", Value: w.errors})
 	}
-	opTime := bson.D{{Key: "ts", Value: c.server.time()}, {Key: "t", Value: int64(1)}}
-	return append(reply, bson.E{Key: "opTime", Value: opTime})
+	return append(reply, c.opTime())
+}
+
+// opTime returns the field of a reply that says when its write happened.
+func (c command) opTime() bson.E {
+	return bson.E{Key: "opTime", Value: bson.D{{Key: "ts", Value: c.server.time()}, {Key: "t", Value: int64(1)}}}
 }
 
 // ordered reports whether a command ends with its first error.
@@ -40,6 +46,10 @@ func (c command) insert() (bson.D, error) {
 	for i, d := range list(c.body, "documents") {
 		document, _ := d.(bson.D)
 		id := field(document, "_id")
+		if id == any(missing{}) {
+			id = bson.NewObjectID()
+			document = append(bson.D{{Key: "_id", Value: id}}, document...)
+		}
 		c.before(collection, id, nil, document)
 		if stored := collection.get(id); stored != nil {
 			done.errors = append(done.errors, duplicate(i, c.database+"."+c.name, id))
@@ -94,6 +104,9 @@ func (c command) update() (bson.D, error) {
 // updateOne performs one statement. It returns the _id of a document that it has
 // inserted.
 func (c command) updateOne(collection *collection, statement bson.D, done *written) (upserted any, err error) {
+	if err := onlyKnown("an update", statement, "q", "u", "upsert", "multi"); err != nil {
+		return nil, err
+	}
 	filter := nested(statement, "q")
 	update := field(statement, "u")
 	if err := check(update); err != nil {
@@ -151,24 +164,48 @@ func (c command) modify(collection *collection, document bson.D, update any) (af
 	if bytes.Equal(encoded(document), encoded(after)) {
 		return document, false, nil
 	}
-	operators, _ := update.(bson.D)
-	*c.dated = *c.dated || len(nested(operators, "$currentDate")) > 0
+	*c.dated = *c.dated || dates(update)
 	collection.store(field(document, "_id"), after, at)
 	return after, true, nil
 }
 
-// upsert inserts a document with what a filter requires, as the update changes it.
-func (c command) upsert(collection *collection, filter bson.D, update any) (bson.D, error) {
-	document := bson.D{}
+// dates reports whether an update stores the time of day.
+func dates(update any) bool {
+	operators, are := update.(bson.D)
+	return are && len(nested(operators, "$currentDate")) > 0 || !are && bytes.Contains(encoded(update), []byte("$$NOW"))
+}
+
+// required returns the document that a filter requires, which an upsert begins with.
+func required(filter bson.D) (document bson.D, err error) {
 	for _, e := range filter {
 		operators, are := operatorsOf(e.Value)
 		switch {
-		case e.Key[0] == '$':
+		case e.Key == "$expr", e.Key == "$comment":
+			continue
+		case strings.HasPrefix(e.Key, "$"):
+			return nil, refuse(codeNotSupported, "the server in memory has no upsert by %s", e.Key)
 		case !are:
-			document = append(document, e)
-		case operators[0].Key == "$eq":
-			document = append(document, bson.E{Key: e.Key, Value: operators[0].Value})
+			operators = bson.D{{Key: "$eq", Value: e.Value}}
 		}
+		for _, o := range operators {
+			switch o.Key {
+			case "$eq":
+				if document, err = put(document, e.Key, o.Value); err != nil {
+					return nil, err
+				}
+			case "$in":
+				return nil, refuse(codeNotSupported, "the server in memory has no upsert by %s", o.Key)
+			}
+		}
+	}
+	return document, nil
+}
+
+// upsert inserts a document with what a filter requires, as the update changes it.
+func (c command) upsert(collection *collection, filter bson.D, update any) (bson.D, error) {
+	document, err := required(filter)
+	if err != nil {
+		return nil, err
 	}
 	if field(document, "_id") == any(missing{}) {
 		document = append(bson.D{{Key: "_id", Value: bson.NewObjectID()}}, document...)
@@ -189,11 +226,17 @@ func (c command) upsert(collection *collection, filter bson.D, update any) (bson
 
 func (c command) findAndModify() (bson.D, error) {
 	collection, filter, update := c.made(), nested(c.body, "query"), field(c.body, "update")
+	if err := errors.Join(check(update), checkProjection(nested(c.body, "fields"))); err != nil {
+		return nil, err
+	}
 	if err := c.intercepted(collection, filter, update); err != nil {
 		return nil, err
 	}
 	found, err := collection.find(filter, c.scope, bson.Timestamp{})
 	if err != nil {
+		return nil, err
+	}
+	if err := sortBy(found, nested(c.body, "sort")); err != nil {
 		return nil, err
 	}
 	var before, after bson.D
@@ -217,10 +260,12 @@ func (c command) findAndModify() (bson.D, error) {
 	}
 	var value any
 	if shown != nil {
-		value = shown
+		if value, err = c.project(shown, nested(c.body, "fields")); err != nil {
+			return nil, err
+		}
 	}
 	existing := bson.D{{Key: "n", Value: int32(number(before != nil || after != nil))}, {Key: "updatedExisting", Value: before != nil}}
-	return append(bson.D{{Key: "lastErrorObject", Value: existing}, {Key: "value", Value: value}}, c.reply(written{})[2:]...), nil
+	return bson.D{{Key: "lastErrorObject", Value: existing}, {Key: "value", Value: value}, c.opTime()}, nil
 }
 
 func (c command) delete() (bson.D, error) {
@@ -228,18 +273,31 @@ func (c command) delete() (bson.D, error) {
 	var done written
 	for i, s := range list(c.body, "deletes") {
 		statement, _ := s.(bson.D)
-		found, err := collection.find(nested(statement, "q"), c.scope, bson.Timestamp{})
-		if err != nil {
+		if err := c.deleteOne(collection, statement, &done); err != nil {
 			done.refused(i, err)
-			continue
-		}
-		if whole(statement, "limit") == 1 {
-			found = found[:min(1, len(found))]
-		}
-		for _, document := range found {
-			collection.store(field(document, "_id"), nil, c.server.tick())
-			done.matched++
+			if c.ordered() {
+				break
+			}
 		}
 	}
 	return c.reply(done), nil
+}
+
+// deleteOne performs one statement.
+func (c command) deleteOne(collection *collection, statement bson.D, done *written) error {
+	if err := onlyKnown("a delete", statement, "q", "limit"); err != nil {
+		return err
+	}
+	found, err := collection.find(nested(statement, "q"), c.scope, bson.Timestamp{})
+	if err != nil {
+		return err
+	}
+	if whole(statement, "limit") == 1 {
+		found = found[:min(1, len(found))]
+	}
+	for _, document := range found {
+		collection.store(field(document, "_id"), nil, c.server.tick())
+		done.matched++
+	}
+	return nil
 }

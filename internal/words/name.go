@@ -1,5 +1,5 @@
-// Package words defines how names appear in texts: IDs in error messages, and the keys of
-// log records.
+// Package words defines how names and times appear in texts: IDs in error messages, and
+// the keys of log records.
 package words
 
 import (

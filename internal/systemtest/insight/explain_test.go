@@ -304,6 +304,37 @@ func TestExplainWithoutAll(t *testing.T) {
 	require.Equal(t, `not known "b" 1 (its markers are no document: see RepairPending)`, participants[1])
 }
 
+// What is left is not known, in any state, where that depends on a document that can't be
+// read.
+func TestExplainWhatIsLeftUnread(t *testing.T) {
+	t.Parallel()
+	b := newSeen(t, 1000, 0)
+	both := b.NewCoordinator(b.DB, transfer.WithLedger("other", b.DB.Collection("other")))
+	other, err := both.Ledger("other")
+	require.NoError(t, err)
+	_, err = other.Open(t.Context(), transfer.Account{ID: "z"})
+	require.NoError(t, err)
+	for state, row := range map[string]struct {
+		trace bank.Trace
+		shown string
+		left  string // where all can be read
+	}{
+		"Preparing": {bank.Reserved, "reserved", `to reserve at account "z" of ledger "other"`},
+		"Committed": {bank.Cleared, "settled", "all is in place: to record the end"},
+		"Rollback":  {bank.Cleared, "none", "to record the end"},
+	} {
+		_, err = both.Transfer(t.Context(), bank.ToZ(state))
+		require.NoError(t, err)
+		b.SetBack(state, state)
+		b.LeaveTrace(state, "a", -1, row.trace)
+		e, participants := b.explain(b.Coordinator, state)
+		require.Equal(t, row.shown+` "a" -1`, participants[0])
+		require.Equal(t, "not known: not everything could be read", e.Left, state)
+		e, _ = b.explain(both, state)
+		require.Equal(t, row.left, e.Left, state)
+	}
+}
+
 // A transfer that makes no sense is shown as it is stored, and recovery leaves it alone.
 func TestExplainWhatMakesNoSense(t *testing.T) {
 	t.Parallel()
