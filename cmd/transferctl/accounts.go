@@ -27,7 +27,7 @@ func (p *program) accountsCommand() *cobra.Command {
 				return err
 			}
 			view := viewOfAccount(account)
-			return p.print(view, func(w *page) {
+			return p.answer(view, func(w *page) {
 				w.table(accountHeader(), [][]string{accountRow(account, nil)})
 				if len(view.Metadata) > 0 {
 					w.line("metadata: %s", view.Metadata)

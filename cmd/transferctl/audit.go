@@ -64,7 +64,7 @@ func (p *program) auditCommand() *cobra.Command {
 				return err
 			}
 			view := viewOfAudit(report)
-			if err := p.print(view, view.tell); err != nil || len(view.Findings) == 0 {
+			if err := p.answer(view, view.tell); err != nil || len(view.Findings) == 0 {
 				return err
 			}
 			return ErrFindings

@@ -21,7 +21,7 @@ func (p *program) cancelCommand() *cobra.Command {
 			if rec, err = s.Cancel(ctx, args[0], reason); err != nil {
 				return err
 			}
-			return p.print(viewOf(rec), func(w *page) { w.table(rowHeader(), [][]string{row(rec)}) })
+			return p.answer(viewOf(rec), func(w *page) { w.table(rowHeader(), [][]string{row(rec)}) })
 		}))
 	c.Flags().StringVar(&reason, "reason", "by transferctl", "why, for who reads the transfer later")
 	return c
@@ -45,6 +45,6 @@ func (p *program) redeliverCommand() *cobra.Command {
 			if rec, err = s.Get(ctx, args[0]); err != nil {
 				return err
 			}
-			return p.print(viewOf(rec), func(w *page) { w.line("%d events of %q are due", len(rec.Undelivered), rec.ID) })
+			return p.answer(viewOf(rec), func(w *page) { w.line("%d events of %q are due", len(rec.Undelivered), rec.ID) })
 		}))
 }

@@ -28,7 +28,7 @@ func (p *program) checkCommand() *cobra.Command {
 			if view.OK = err == nil; !view.OK {
 				view.Problem = err.Error()
 			}
-			if printed := p.print(view, view.tell); printed != nil || view.OK {
+			if printed := p.answer(view, view.tell); printed != nil || view.OK {
 				return printed
 			}
 			return ErrFindings
@@ -52,6 +52,6 @@ func (p *program) setupCommand() *cobra.Command {
 				return err
 			}
 			view := fitView{Database: s.database.Name(), OK: true}
-			return p.print(view, view.tell)
+			return p.answer(view, view.tell)
 		}))
 }

@@ -6,12 +6,16 @@ import (
 	"net/url"
 	"strings"
 
+	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
 // connections are the clients of a run.
-type connections struct{ clients []*mongo.Client }
+type connections struct {
+	monitor *event.CommandMonitor
+	clients []*mongo.Client
+}
 
 // connect returns a client of the server at a URI. It has not reached it yet.
 func (c *connections) connect(uri string) (*mongo.Client, error) {
@@ -19,7 +23,7 @@ func (c *connections) connect(uri string) (*mongo.Client, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, usage("the URI: %w", err)
 	}
-	opts.SetAppName("transferctl")
+	opts.SetAppName("transferctl").SetMonitor(c.monitor)
 	if opts.ServerSelectionTimeout == nil {
 		opts.SetServerSelectionTimeout(defaultServerTimeout)
 	}

@@ -37,7 +37,7 @@ func (p *program) listCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return p.print(map[string]int64{"count": n}, func(w *page) { w.line("%d", n) })
+				return p.answer(map[string]int64{"count": n}, func(w *page) { w.line("%d", n) })
 			}
 			return p.list(ctx, s, f.query)
 		}))

@@ -16,7 +16,12 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongotest"
 )
 
-func TestMain(m *testing.M) { os.Exit(mongotest.Main(m)) }
+func TestMain(m *testing.M) {
+	if at := os.Getenv(killedAt); at != "" {
+		os.Exit(convertAndDie(at))
+	}
+	os.Exit(mongotest.Main(m))
+}
 
 // desk is somebody who runs commands on a database.
 type desk struct {

@@ -13,8 +13,8 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// print writes an answer: as one line of JSON for programs, or as a text for people.
-func (p *program) print(document any, text func(w *page)) error {
+// answer writes an answer: as one line of JSON for programs, or as a text for people.
+func (p *program) answer(document any, text func(w *page)) error {
 	if p.flags.json {
 		return writeJSON(p.out, document)
 	}

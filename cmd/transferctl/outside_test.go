@@ -108,11 +108,17 @@ func newGuarded(t *testing.T) *guarded {
 	return g
 }
 
+func mustParse(t *testing.T, uri string) *url.URL {
+	t.Helper()
+	u, err := url.Parse(uri)
+	require.NoError(t, err)
+	return u
+}
+
 // as runs a command as one of the users.
 func (g *guarded) as(user, password string, args ...string) answered {
 	g.t.Helper()
-	u, err := url.Parse(g.server.URI())
-	require.NoError(g.t, err)
+	u := mustParse(g.t, g.server.URI())
 	q := u.Query()
 	q.Set("authSource", "till")
 	u.User, u.RawQuery = url.UserPassword(user, password), q.Encode()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.mongodb.org/mongo-driver/v2/event"
 )
 
 // surroundings are what a program finds around itself.
@@ -17,6 +18,7 @@ type surroundings struct {
 	shows    bool                // the output is a terminal that can show a live view
 	lookup   func(string) string // a variable of the environment
 	now      func() time.Time
+	monitor  *event.CommandMonitor // of all commands; nil: none
 }
 
 // program is one run of transferctl.
@@ -64,7 +66,7 @@ func (p *program) root() *cobra.Command {
 	root.AddCommand(
 		p.checkCommand(), p.setupCommand(), p.showCommand(), p.listCommand(), p.statsCommand(), p.recoverCommand(),
 		p.cancelCommand(), p.reverseCommand(), p.auditCommand(), p.repairCommand(), p.accountsCommand(), p.rolesCommand(),
-		p.redeliverCommand(),
+		p.convertCommand(), p.redeliverCommand(),
 	)
 	return root
 }

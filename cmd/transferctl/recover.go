@@ -57,7 +57,7 @@ func (p *program) recoverCommand() *cobra.Command {
 				done := recoveryDone(report)
 				view.Report = &done
 			}
-			return errors.Join(err, p.print(view, view.tellReport))
+			return errors.Join(err, p.answer(view, view.tellReport))
 		}))
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "only list what would be finished")
 	c.Flags().BoolVar(&untilFinished, "until-finished", false, "wait for what is too young to have stalled, and for what others work on")

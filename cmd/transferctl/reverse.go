@@ -36,7 +36,7 @@ func (p *program) reverseCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return p.print(viewOf(rec), func(w *page) { w.table(rowHeader(), [][]string{row(rec)}) })
+			return p.answer(viewOf(rec), func(w *page) { w.table(rowHeader(), [][]string{row(rec)}) })
 		}))
 	flags := c.Flags()
 	flags.StringVar(&r.Of, "of", "", "the transfer to reverse")

@@ -59,7 +59,7 @@ func (p *program) rolesCommand() *cobra.Command {
 					return err
 				}
 				for _, role := range roles {
-					if err := p.print(role, role.tell); err != nil {
+					if err := p.answer(role, role.tell); err != nil {
 						return err
 					}
 				}

@@ -54,7 +54,7 @@ func (p *program) open(ctx context.Context, need need) (*session, error) {
 	if uri == "" {
 		return nil, usage("which server? Say --uri, or set MONGODB_URI")
 	}
-	s := &session{}
+	s := &session{connections: connections{monitor: p.monitor}}
 	if err = s.begin(ctx, p, need, uri, database); err != nil {
 		return nil, errors.Join(err, s.close(ctx))
 	}

@@ -43,7 +43,7 @@ func (p *program) showCommand() *cobra.Command {
 			for _, participant := range e.Participants {
 				view.Participants = append(view.Participants, participantView(participant))
 			}
-			return p.print(view, func(w *page) {
+			return p.answer(view, func(w *page) {
 				w.lines(e.String())
 				if len(view.Transfer.Metadata) > 0 {
 					w.line("metadata: %s", view.Transfer.Metadata)

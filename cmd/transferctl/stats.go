@@ -32,7 +32,7 @@ func (p *program) statsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return p.print(statsView(stats), func(w *page) { w.table([]string{"WHAT", "TRANSFERS", ""}, statsRows(stats)) })
+			return p.answer(statsView(stats), func(w *page) { w.table([]string{"WHAT", "TRANSFERS", ""}, statsRows(stats)) })
 		}))
 }
 

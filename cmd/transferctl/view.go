@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -90,7 +92,7 @@ func viewOf(r transfer.Record) recordView {
 		})
 	}
 	if len(r.Metadata) > 0 {
-		v.Metadata = extended(r.Metadata)
+		v.Metadata = metadataOf(r.Metadata)
 	}
 	if !r.Reversed.IsZero() {
 		v.Reversed = &r.Reversed
@@ -113,6 +115,15 @@ func documentOf(d bson.D) json.RawMessage {
 		return nil
 	}
 	return extended(d)
+}
+
+// metadataOf returns metadata in the order of its keys.
+func metadataOf(m map[string]any) json.RawMessage {
+	sorted := bson.D{}
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		sorted = append(sorted, bson.E{Key: key, Value: m[key]})
+	}
+	return extended(sorted)
 }
 
 // extended returns a value of the database as MongoDB's relaxed extended JSON, or null.
@@ -152,7 +163,7 @@ func viewOfAccount(a transfer.Account) accountView {
 		Floor: a.Floor, NoFloor: a.NoFloor, Currency: a.Currency, Frozen: a.Frozen, Closed: a.Closed,
 	}
 	if len(a.Metadata) > 0 {
-		v.Metadata = extended(a.Metadata)
+		v.Metadata = metadataOf(a.Metadata)
 	}
 	return v
 }
