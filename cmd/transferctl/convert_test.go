@@ -200,7 +200,7 @@ func convertUntil(t *testing.T, b *bank.Bank, s *stopper) bool {
 	var told strings.Builder
 	code := run(ctx, []string{"--database", b.DB.Name(), "convert", "--yes"}, surroundings{
 		in: strings.NewReader(""), out: &told, err: &told,
-		lookup: func(name string) string { return d.env[name] }, now: time.Now, monitor: s.monitor(),
+		lookup: d.variable, now: time.Now, monitor: s.monitor(),
 	})
 	if !s.stopped {
 		require.Equal(t, exitDone, code, told.String())

@@ -50,7 +50,7 @@ func TestConvertTwiceAtOnce(t *testing.T) {
 				var text strings.Builder
 				d := atDesk(t, b.DB)
 				code := run(context.WithoutCancel(t.Context()), []string{"--database", b.DB.Name(), "convert", "--yes"}, surroundings{
-					in: strings.NewReader(""), out: &text, err: &text, lookup: func(name string) string { return d.env[name] }, now: time.Now,
+					in: strings.NewReader(""), out: &text, err: &text, lookup: d.variable, now: time.Now,
 				})
 				if code != exitDone {
 					told[i] = text.String()

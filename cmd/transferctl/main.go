@@ -14,14 +14,16 @@ import (
 	"github.com/charmbracelet/x/term"
 )
 
-func main() {
+func main() { os.Exit(runHere(os.Args[1:])) }
+
+// runHere runs a command in the surroundings of this process.
+func runHere(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:], surroundings{
+	defer stop()
+	return run(ctx, args, surroundings{
 		in: os.Stdin, out: os.Stdout, err: os.Stderr,
 		asks:   term.IsTerminal(os.Stdin.Fd()) && term.IsTerminal(os.Stderr.Fd()),
 		shows:  term.IsTerminal(os.Stdin.Fd()) && term.IsTerminal(os.Stdout.Fd()),
 		lookup: os.Getenv, now: time.Now,
 	})
-	stop()
-	os.Exit(code)
 }

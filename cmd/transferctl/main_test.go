@@ -17,6 +17,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		os.Exit(runHere(os.Args[1:]))
+	}
 	if at := os.Getenv(killedAt); at != "" {
 		os.Exit(convertAndDie(at))
 	}
@@ -60,7 +63,7 @@ func (d *desk) runBare(args ...string) answered {
 	defer cancel()
 	code := run(ctx, args, surroundings{
 		in: strings.NewReader(d.answer), out: &out, err: &errs, asks: d.seated,
-		lookup: func(name string) string { return d.env[name] }, now: time.Now,
+		lookup: d.variable, now: time.Now,
 	})
 	return answered{d.t, code, out.String(), errs.String()}
 }
@@ -118,3 +121,5 @@ func (a answered) column(field string) []string {
 	}
 	return found
 }
+
+func (d *desk) variable(name string) string { return d.env[name] }
