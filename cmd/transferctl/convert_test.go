@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -149,14 +150,18 @@ type stopper struct {
 	at       int
 	answered bool
 	stop     context.CancelFunc
-	writes   int
-	stopped  bool
+
+	mu      sync.Mutex
+	writes  int
+	stopped bool
 }
 
 func (s *stopper) monitor() *event.CommandMonitor {
 	count := func(name string) {
 		switch name {
 		case "insert", "update", "delete", "findAndModify", "commitTransaction", "createIndexes", "create", "bulkWrite":
+			s.mu.Lock()
+			defer s.mu.Unlock()
 			if s.writes++; s.writes == s.at {
 				s.stopped = true
 				s.stop()
@@ -202,6 +207,8 @@ func convertUntil(t *testing.T, b *bank.Bank, s *stopper) bool {
 		in: strings.NewReader(""), out: &told, err: &told,
 		lookup: d.variable, now: time.Now, monitor: s.monitor(),
 	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if !s.stopped {
 		require.Equal(t, exitDone, code, told.String())
 	}

@@ -87,12 +87,14 @@ func (p *program) planned(ctx context.Context, s *session) (recoveryView, error)
 	}
 	view.Stalled = max(all-holds, 0)
 	for _, q := range []transfer.Query{stalled, overdue} {
-		q.Limit = maxPlanned + int(min(holds, maxPlanned))
 		for rec, err := range s.List(ctx, q) {
 			if err != nil {
 				return view, err
 			}
-			if rec.Held == !q.ExpiresBefore.IsZero() && len(view.Transfers) < maxPlanned {
+			if len(view.Transfers) == maxPlanned {
+				break
+			}
+			if rec.Held == !q.ExpiresBefore.IsZero() {
 				view.Transfers = append(view.Transfers, viewOf(rec))
 			}
 		}

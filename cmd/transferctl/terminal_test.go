@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,20 +27,22 @@ const asProgram = "TRANSFERCTL_AS_PROGRAM"
 // terminal is a terminal emulator in which the program runs, as a process of its own that
 // has the terminal for itself.
 type terminal struct {
-	t      *testing.T
-	screen *vt.SafeEmulator
-	line   *os.File // the emulator's end of the line to the process
-	child  *exec.Cmd
-	drawn  chan struct{} // has room for one: something was drawn
-	ended  chan error
-	all    strings.Builder // all that the process has written, once it has ended
+	t     *testing.T
+	line  *os.File // the emulator's end of the line to the process
+	child *exec.Cmd
+	drawn chan struct{} // has room for one: something was drawn
+	ended chan error
+	all   strings.Builder // all that the process has written, once it has ended
+
+	mu     sync.Mutex // of the screen, but for its answers
+	screen *vt.Emulator
 }
 
 // openTerminal runs the program in a terminal of a size.
 func openTerminal(t *testing.T, width, height int, args ...string) *terminal {
 	t.Helper()
 	x := &terminal{
-		t: t, screen: vt.NewSafeEmulator(width, height), drawn: make(chan struct{}, 1), ended: make(chan error, 1),
+		t: t, screen: vt.NewEmulator(width, height), drawn: make(chan struct{}, 1), ended: make(chan error, 1),
 		child: exec.CommandContext(t.Context(), os.Args[0], args...),
 	}
 	x.child.Env = append(os.Environ(), asProgram+"=1", "MONGODB_URI="+mongotest.URI(), "TERM=xterm-256color", "NO_COLOR=")
@@ -50,24 +53,36 @@ func openTerminal(t *testing.T, width, height int, args ...string) *terminal {
 		_, _ = io.Copy(x.line, x.screen)
 	}()
 	go func() {
-		_, _ = io.Copy(io.MultiWriter(x.screen, &x.all, x), x.line)
+		_, _ = io.Copy(io.MultiWriter(x, &x.all), x.line)
 		x.ended <- x.child.Wait()
 	}()
 	t.Cleanup(func() {
 		_ = x.child.Process.Kill()
 		_ = x.line.Close()
-		_ = x.screen.Close()
+		answers, ok := x.screen.InputPipe().(io.Closer)
+		require.True(t, ok)
+		require.NoError(t, answers.Close())
 	})
 	return x
 }
 
-// Write notes that something was drawn.
+// Write draws what the process writes.
 func (x *terminal) Write(p []byte) (int, error) {
+	x.mu.Lock()
+	_, err := x.screen.Write(p)
+	x.mu.Unlock()
 	select {
 	case x.drawn <- struct{}{}:
 	default:
 	}
-	return len(p), nil
+	return len(p), err
+}
+
+// text returns what the screen shows, and whether it is the alternate one.
+func (x *terminal) text() (text string, alternate bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.screen.String(), x.screen.IsAltScreen()
 }
 
 // shows waits until the screen has all of these texts, and returns it.
@@ -76,7 +91,7 @@ func (x *terminal) shows(texts ...string) string {
 	limit := time.NewTimer(time.Minute)
 	defer limit.Stop()
 	for {
-		screen := x.screen.String()
+		screen, _ := x.text()
 		missing := ""
 		for _, text := range texts {
 			if !strings.Contains(screen, text) {
@@ -119,7 +134,9 @@ func (x *terminal) ends(code int) {
 // resize gives the terminal another size, of which the process learns.
 func (x *terminal) resize(width, height int) {
 	x.t.Helper()
+	x.mu.Lock()
 	x.screen.Resize(width, height)
+	x.mu.Unlock()
 	require.NoError(x.t, pty.Setsize(x.line, &pty.Winsize{Cols: uint16(width), Rows: uint16(height)}))
 }
 
@@ -131,7 +148,8 @@ func watched(t *testing.T, evil string) *bank.Bank {
 	b.MustHold("held", 20, time.Hour)
 	_, err := b.Cancel(t.Context(), "held", "so that there is an event")
 	require.NoError(t, err)
-	b.MustHold("still-held", 20, time.Hour)
+	b.MustHold("still-held", 20, 3*time.Hour)
+	b.Silence("still-held", time.Hour)
 	b.Dying(bank.Decision, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
 		_, err := c.Transfer(ctx, bank.Move("lost"+evil, "a", "b", 7))
 		return err
@@ -155,7 +173,8 @@ func TestWatchInATerminal(t *testing.T) {
 	require.Regexp(t, `stuck +0`, screen)
 	require.Regexp(t, `undelivered +\d`, screen)
 	require.Regexp(t, `oldest due +\d`, screen)
-	require.True(t, x.screen.IsAltScreen())
+	_, alternate := x.text()
+	require.True(t, alternate)
 
 	b.MustHold("another", 5, time.Hour)
 	x.shows("held              2")
@@ -167,14 +186,16 @@ func TestWatchInATerminal(t *testing.T) {
 
 	x.resize(60, 12)
 	x.shows("q quits", "WAITING")
-	for line := range strings.Lines(x.screen.String()) {
+	screen, _ = x.text()
+	for line := range strings.Lines(screen) {
 		require.LessOrEqual(t, len([]rune(strings.TrimRight(line, "\n"))), 60)
 	}
 	x.resize(120, 40)
 	x.shows("UNDELIVERED")
 	x.press("q")
 	x.ends(exitDone)
-	require.False(t, x.screen.IsAltScreen(), "the terminal is as it was")
+	_, alternate = x.text()
+	require.False(t, alternate, "the terminal is as it was")
 	require.NotContains(t, x.all.String(), "owned\a", "no ID reaches the terminal as it is")
 	b.ExpireAll()
 	b.RecoverAll(transfer.WithEvents(transfer.EventHandler{}))

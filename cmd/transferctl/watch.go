@@ -16,8 +16,10 @@ const (
 	// rateDelay is how far behind the present rates are taken, so that what is stored at
 	// that very moment counts.
 	rateDelay = time.Second
-	// maxListed is how many transfers of each list are read.
+	// maxListed is how many transfers each list has, and maxRead how many are read for
+	// it.
 	maxListed = 20
+	maxRead   = 1000
 	// sampleLimit is how long one look may take.
 	sampleLimit = 30 * time.Second
 	// leastInterval keeps somebody from being a burden.
@@ -142,9 +144,11 @@ func (l *looker) rates(ctx context.Context, x *sample) error {
 // records reads the first transfers that a query selects, but for holds that nobody has
 // to work on.
 func (l *looker) records(ctx context.Context, q transfer.Query) (all []transfer.Record, err error) {
-	q.Limit = maxListed
+	q.Limit = maxRead
 	for rec, err := range l.s.List(ctx, q) {
 		switch {
+		case len(all) == maxListed:
+			return all, nil
 		case err != nil && transfer.OutcomeOf(err) == transfer.InDoubt: // one that can't be read: the audit tells
 		case err != nil:
 			return all, err
