@@ -48,6 +48,7 @@ func (s *session) given(flag string, values []string, lookup func(string) string
 			return nil, err
 		}
 		named[name] = collection
+		s.added = append(s.added, collection)
 	}
 	return named, nil
 }

@@ -203,3 +203,50 @@ func TestHostileNames(t *testing.T) {
 	require.Equal(t, evil, d.run("show", evil, "--json").done().document()["transfer"].(map[string]any)["metadata"].(map[string]any)[evil])
 	require.Contains(t, d.run("list").done().out, `\u001b[2J\u001b]0;owned\u0007\u009b31m\u202eevil\u000d\u000a\u2028\u007f\U000e0001`)
 }
+
+// A retention that nobody uses is refused, because statements would be cut short by it
+// for good. One that setup has declared is used.
+func TestRetentionIsNotBegunByTheWay(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0).WithIndexes()
+	b.StallHalf("stalled", 10)
+	b.Silence("stalled", time.Hour)
+	d := atDesk(t, b.DB)
+	used := b.DB.Collection("transfers.retention")
+	require.Contains(t, d.run("recover", "--retention", "1h").requires(exitUsage).err, "shorten all statements for good")
+	n, err := used.CountDocuments(t.Context(), bson.D{})
+	require.NoError(t, err)
+	require.Zero(t, n)
+	d.run("setup", "--retention", "1000h").done()
+	d.run("stats", "--retention", "1h").requires(exitUsage)
+	d.run("recover", "--retention", "1000h").done()
+	rec, err := b.Get(t.Context(), "stalled")
+	require.NoError(t, err)
+	require.Equal(t, transfer.StateSuccess, rec.State)
+	require.WithinDuration(t, time.Now().Add(1000*time.Hour), rec.PurgeAt, 2*time.Hour)
+	b.CheckBooks(bank.Balances(100, 0))
+	require.Empty(t, b.MustAudit().Findings)
+}
+
+// A collection that nobody has used is refused: it would become a part of the deployment
+// by the first use. One that is used is taken, under whichever flag.
+func TestMistypedCollections(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 5)
+	d := atDesk(t, b.DB)
+	for _, args := range [][]string{
+		{"--accounts", "acounts"}, {"--with-ledger", "eu=eu"}, {"--with-documents", "orders=orders"}, {"--with-ledger", "eu=other/eu"},
+	} {
+		require.Contains(t, d.run(append(args, "recover")...).requires(exitUsage).err, "no process has used the collection", args)
+	}
+	d.run("--transfers", "moves", "recover").requires(exitNotFound)
+	names, err := b.DB.ListCollectionNames(t.Context(), bson.D{})
+	require.NoError(t, err)
+	for _, name := range names {
+		require.NotContains(t, []string{"acounts.transfer", "eu.transfer", "orders.transfer", "moves.transfer"}, name)
+	}
+	d.run("setup", "--with-ledger", "eu=eu", "--with-documents", "orders=orders").done()
+	d.run("recover").done()
+	d.run("recover", "--with-ledger", "eu=eu", "--accounts", "accounts").done()
+	require.Empty(t, b.MustAudit().Findings)
+}

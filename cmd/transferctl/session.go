@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/deployment"
 	"github.com/mongotransfer/transfer/internal/wire"
 )
@@ -41,6 +42,7 @@ type session struct {
 	ids       transfer.IDCodec
 	kinds     []transfer.EventKind
 	options   []transfer.Option
+	added     []*mongo.Collection // that flags have named as ledgers or documents
 	// left are the recorded names that are not registered, each with a reason.
 	left []string
 }
@@ -84,6 +86,14 @@ func (s *session) begin(ctx context.Context, p *program, need need, uri, databas
 	}
 	if err := s.configure(ctx, p, declared); err != nil {
 		return err
+	}
+	if need == needDeployment {
+		if err := s.checkRetention(ctx, p.flags.retention); err != nil {
+			return err
+		}
+		if err := s.checkNoted(ctx); err != nil {
+			return err
+		}
 	}
 	s.Coordinator, err = transfer.NewCoordinator(s.database, s.options...)
 	return err
@@ -137,6 +147,44 @@ func (s *session) configure(ctx context.Context, p *program, declared deployment
 		s.options = append(s.options, transfer.WithRetention(f.retention))
 	}
 	return s.register(p, declared)
+}
+
+// checkNoted refuses collections that no process has used so far. The first use writes a
+// note, and a mistyped name would become a part of the deployment by that.
+func (s *session) checkNoted(ctx context.Context) error {
+	for _, c := range append([]*mongo.Collection{s.accounts}, s.added...) {
+		_, found, err := deployment.ReadDeclaredAccounts(ctx, c)
+		switch {
+		case wire.Refused(err) != nil: // the library names the right
+		case err != nil:
+			return contactError(err)
+		case !found:
+			return usage("no process has used the collection %s.%s so far: name another one, or begin with transferctl setup",
+				c.Database().Name(), c.Name())
+		}
+	}
+	return nil
+}
+
+// checkRetention refuses a retention that no process has been given so far. The shortest
+// one that was ever used counts for all statements, for good: a mistyped flag would take
+// their history away.
+func (s *session) checkRetention(ctx context.Context, retention time.Duration) error {
+	if retention == 0 {
+		return nil
+	}
+	used := wire.ForCommands(collections.RetentionCollection(s.transfers))
+	_, err := wire.FindID(ctx, used, retention.Milliseconds())
+	switch {
+	case wire.NotFound(err):
+		return usage("no process keeps transfers for %s so far, and the first one would shorten all statements for good: "+
+			"say what the services say, or begin with transferctl setup --retention", retention)
+	case wire.Refused(err) != nil:
+		return fmt.Errorf("%w: %w", transfer.ErrUnauthorized, err)
+	case err != nil:
+		return contactError(err)
+	}
+	return nil
 }
 
 // chooseAccounts chooses the accounts of the default ledger: those that a flag names, or
