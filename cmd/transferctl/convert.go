@@ -54,7 +54,7 @@ type problemView struct {
 
 func (p *program) convertCommand() *cobra.Command {
 	var dryRun bool
-	var transactions, prefix, initial string
+	var transactions, accountKey, prefix, initial string
 	c := p.command("convert", "take over the transactions of the tutorial's two-phase commit",
 		"Convert brings the unfinished transactions of MongoDB's tutorial to their end, and asks the library for those that\n"+
 			"had not begun. It lists what it would do, asks, does it, and audits. Stop every process that works on transactions\n"+
@@ -66,13 +66,14 @@ func (p *program) convertCommand() *cobra.Command {
 			v := conversion{p: p, s: s, books: &tutorial.Books{
 				Accounts: wire.ForCommands(s.accounts), Transactions: wire.ForCommands(s.database.Collection(transactions)),
 				Balance: cmp.Or(s.fields.Balance, "balance"), Currency: cmp.Or(s.fields.Currency, "currency"),
-				ObjectIDs: s.ids == transfer.ObjectIDs, Prefix: prefix,
+				Key: accountKey, ObjectIDs: s.ids == transfer.ObjectIDs, Prefix: prefix,
 			}, view: convertView{DryRun: dryRun}}
 			return v.run(ctx, initial == "cancel")
 		}))
 	flags := c.Flags()
 	flags.BoolVar(&dryRun, "dry-run", false, "only list what would be done")
 	flags.StringVar(&transactions, "transactions", "transactions", "the tutorial's collection of transactions")
+	flags.StringVar(&accountKey, "account-key", "_id", "the field by which transactions name accounts; name in the tutorial's first edition")
 	flags.StringVar(&prefix, "prefix", "old:", "what the IDs of transfers begin with that were transactions")
 	flags.StringVar(&initial, "initial", "transfer", "what becomes of what had not begun: transfer or cancel")
 	return c

@@ -299,6 +299,36 @@ func errorsOf(errs ...error) error {
 	return nil
 }
 
+// The first edition of the tutorial names accounts by a field name. Transfers name them by
+// their _id.
+func TestConvertAccountsByName(t *testing.T) {
+	t.Parallel()
+	b := bank.NewBare(t)
+	accounts, transactions := b.DB.Collection("accounts"), b.DB.Collection("transactions")
+	for i, id := range []string{"a", "b"} {
+		require.NoError(t, add(t, accounts, bson.D{
+			{Key: "_id", Value: id}, {Key: "name", Value: strings.ToUpper(id)}, {Key: "balance", Value: 100.0},
+			{Key: "pendingTransactions", Value: bson.A{2}[:1-i]},
+		}))
+	}
+	for i, state := range []string{"initial", "pending", "pending", "committed"} {
+		require.NoError(t, add(t, transactions, bson.D{
+			{Key: "_id", Value: i}, {Key: "source", Value: "A"}, {Key: "destination", Value: "B"},
+			{Key: "value", Value: float64(int(1) << i)}, {Key: "state", Value: state},
+		}))
+	}
+	d := atDesk(t, b.DB)
+	require.Contains(t, d.run("convert", "--yes").requires(exitFindings).out, "there is no account A")
+	require.NoError(t, add(t, accounts, bson.D{{Key: "_id", Value: "c"}, {Key: "name", Value: "B"}, {Key: "balance", Value: 0.0}}))
+	require.Contains(t, d.run("convert", "--yes", "--account-key", "name").requires(exitFindings).out, "two accounts are named B")
+	_, err := accounts.DeleteOne(t.Context(), bson.D{{Key: "_id", Value: "c"}})
+	require.NoError(t, err)
+	for range 2 {
+		require.Contains(t, d.run("convert", "--yes", "--account-key", "name").done().out, "no findings")
+		require.Equal(t, map[string]int64{"a": 100 - 1 - 2, "b": 100 + 1 + 2 + 4}, b.Balances(), "a was debited 4 before")
+	}
+}
+
 // Decimals, currencies and ObjectIds are taken over as they are; what the library refuses
 // is told, and stays refused; and what had not begun can be cancelled.
 func TestConvertOtherForms(t *testing.T) {

@@ -23,7 +23,7 @@ func TestConvertByAnOldPlan(t *testing.T) {
 	oldBooks(t, b.DB)
 	books := &tutorial.Books{
 		Accounts: b.DB.Collection("accounts"), Transactions: b.DB.Collection("transactions"),
-		Balance: "balance", Currency: "currency", Prefix: "old:",
+		Balance: "balance", Currency: "currency", Key: "_id", Prefix: "old:",
 	}
 	plan, err := books.Plan(t.Context(), false)
 	require.NoError(t, err)

@@ -60,7 +60,7 @@ func (p *planner) inspect(a account) {
 		case p.plan.Steps[i].Action == Ask || p.plan.Steps[i].Action == Cancel:
 			p.problem(about, "Find out whether it has begun, and set its state to pending or to canceling.",
 				"it has a mark of %s, which is %s", text, p.plan.Steps[i].State)
-		case key(a.id) != key(p.plan.Steps[i].stored.Source) && key(a.id) != key(p.plan.Steps[i].stored.Destination):
+		case key(a.key) != key(p.plan.Steps[i].stored.Source) && key(a.key) != key(p.plan.Steps[i].stored.Destination):
 			p.problem(about, "Find out whether the amount belongs to this account, set the balance right, and $pull the mark.",
 				"it has a mark of %s, which is between other accounts", text)
 		}

@@ -80,17 +80,17 @@ func (b *Books) end(ctx context.Context, s Step) error {
 
 // endAccount does what a step takes on one of its accounts, where amount is what the
 // transaction adds to it.
-func (b *Books) endAccount(ctx context.Context, s Step, id bson.RawValue, amount transfer.Amount) error {
+func (b *Books) endAccount(ctx context.Context, s Step, named bson.RawValue, amount transfer.Amount) error {
 	if s.Action == Ask || s.Action == Cancel {
 		return nil
 	}
-	raw, err := b.Accounts.FindOne(ctx, bson.D{{Key: "_id", Value: id}}).Raw()
+	raw, err := b.Accounts.FindOne(ctx, bson.D{{Key: b.Key, Value: named}}).Raw()
 	if err != nil {
 		return err
 	}
 	a := b.decodeAccount(raw)
 	marked := a.marked(s.stored.ID) > 0
-	filter, update := bson.D{{Key: "_id", Value: id}}, bson.D{}
+	filter, update := bson.D{{Key: "_id", Value: a.id}, {Key: b.Key, Value: named}}, bson.D{}
 	switch {
 	case marked:
 		filter = append(filter, bson.E{Key: marksField, Value: s.stored.ID})

@@ -85,13 +85,14 @@ type planner struct {
 	accounts map[string]account // those of unfinished transactions
 	steps    map[string]int     // by the transaction's key
 	asked    map[string]string  // by the transfer's ID
+	twice    map[string]bool    // accounts whose key another one has as well
 }
 
 // Plan reads what there is to do. With cancel, what had not begun is not asked for.
 func (b *Books) Plan(ctx context.Context, cancel bool) (Plan, error) {
 	p := &planner{
 		Books: b, plan: Plan{InFlight: map[string]transfer.Amount{}},
-		accounts: map[string]account{}, steps: map[string]int{}, asked: map[string]string{},
+		accounts: map[string]account{}, steps: map[string]int{}, asked: map[string]string{}, twice: map[string]bool{},
 	}
 	all, err := b.readTransactions(ctx)
 	if err != nil {
@@ -123,9 +124,10 @@ func (p *planner) readParticipants(ctx context.Context, all []transaction) error
 			}
 		}
 		all = all[n:]
-		filter := bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}}
+		filter := bson.D{{Key: p.Key, Value: bson.D{{Key: "$in", Value: ids}}}}
 		err := p.readAccounts(ctx, filter, func(a account) error {
-			p.accounts[key(a.id)] = a
+			_, p.twice[key(a.key)] = p.accounts[key(a.key)]
+			p.accounts[key(a.key)] = a
 			return nil
 		})
 		if err != nil {
@@ -216,6 +218,9 @@ func (p *planner) fits(s *Step, about string) bool {
 		case !side.there:
 			p.problem(about, "See docs/migrating.md: set it to canceling if it is pending, and give it an empty account of that ID.",
 				"there is no account %s", side.name)
+			return false
+		case p.twice[key(side.a.key)]:
+			p.problem(about, "Give one of them another name, and set its transactions right.", "two accounts are named %s", side.name)
 			return false
 		case isDecimal(side.a.balance) != isDecimal(t.Value):
 			p.problem(about, "Make all amounts of a currency units, or all decimals.",

@@ -46,7 +46,7 @@ func decodeTransaction(raw bson.Raw) (t transaction) {
 
 // readAccounts reads the accounts that a filter selects.
 func (b *Books) readAccounts(ctx context.Context, filter bson.D, each func(account) error) error {
-	fields := bson.D{{Key: b.Balance, Value: 1}, {Key: b.Currency, Value: 1}, {Key: marksField, Value: 1}}
+	fields := bson.D{{Key: b.Balance, Value: 1}, {Key: b.Currency, Value: 1}, {Key: marksField, Value: 1}, {Key: b.Key, Value: 1}}
 	rows, err := b.Accounts.Aggregate(ctx, mongo.Pipeline{{{Key: "$match", Value: filter}}, {{Key: "$project", Value: fields}}})
 	if err != nil {
 		return err
@@ -62,7 +62,7 @@ func (b *Books) readAccounts(ctx context.Context, filter bson.D, each func(accou
 
 // decodeAccount reads an account, whatever its fields are.
 func (b *Books) decodeAccount(raw bson.Raw) account {
-	a := account{id: raw.Lookup("_id"), balance: raw.Lookup(b.Balance)}
+	a := account{id: raw.Lookup("_id"), key: raw.Lookup(b.Key), balance: raw.Lookup(b.Balance)}
 	a.currency, _ = raw.Lookup(b.Currency).StringValueOK()
 	marks := raw.Lookup(marksField)
 	array, ok := marks.ArrayOK()

@@ -53,6 +53,9 @@ type Books struct {
 	Accounts, Transactions *mongo.Collection
 	// Balance is the name of the field of balances, and Currency that of currencies.
 	Balance, Currency string
+	// Key is the field by which transactions name accounts: "_id", or "name" in the
+	// tutorial's first edition.
+	Key string
 	// ObjectIDs says that account IDs are stored as ObjectIds.
 	ObjectIDs bool
 	// Prefix is what the IDs of transfers begin with that were transactions.
@@ -76,6 +79,7 @@ type taken struct {
 // account is an account's document.
 type account struct {
 	id       bson.RawValue
+	key      bson.RawValue // what transactions name it by
 	balance  bson.RawValue
 	currency string
 	marks    []bson.RawValue
