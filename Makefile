@@ -2,9 +2,9 @@
 
 LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 VULN := golang.org/x/vuln/cmd/govulncheck@v1.8.0
-NESTED := examples/demo examples/events internal/bench internal/mongotest/container transferotel
+NESTED := cmd/transferctl examples/demo examples/events internal/bench internal/mongotest/container transferotel
 # Nested modules whose tests come with the others.
-TESTED := examples/events transferotel
+TESTED := cmd/transferctl examples/events transferotel
 STORIES := order hold marketplace refund statements
 CACHE := $(CURDIR)/.cache
 SERVER := go run ./internal/mongotest/withmongo

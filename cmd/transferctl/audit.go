@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mongotransfer/transfer"
+)
+
+// auditView is what an audit has seen, for programs.
+type auditView struct {
+	At                time.Time       `json:"at"`
+	Accounts          int             `json:"accounts"`
+	Transfers         int             `json:"transfers"`
+	Unfinished        int             `json:"unfinished"`
+	InTransit         transfer.Amount `json:"inTransit"`
+	DecimalsInTransit transfer.Amount `json:"decimalsInTransit"`
+	Ledgers           []totalView     `json:"ledgers"`
+	Findings          []findingView   `json:"findings"`
+	Omitted           int             `json:"omitted,omitempty"`
+}
+
+type totalView struct {
+	Ledger    string          `json:"ledger,omitempty"`
+	Currency  string          `json:"currency,omitempty"`
+	Accounts  int             `json:"accounts"`
+	Total     transfer.Amount `json:"total"`
+	InTransit transfer.Amount `json:"inTransit"`
+	Moving    bool            `json:"moving,omitempty"`
+}
+
+type findingView struct {
+	Code       string          `json:"code"`
+	ID         string          `json:"id"`
+	Detail     string          `json:"detail"`
+	Advice     string          `json:"advice"`
+	Ledger     string          `json:"ledger,omitempty"`
+	Account    string          `json:"account,omitempty"`
+	TransferID string          `json:"transferId,omitempty"`
+	Amount     transfer.Amount `json:"amount"`
+}
+
+func (p *program) auditCommand() *cobra.Command {
+	var expect []string
+	var o transfer.AuditOptions
+	c := p.command("audit", "check the invariants on live data",
+		"Audit reads every account and every transfer, while others go on working. Findings: exit code 4.\n"+
+			"docs/audit.md says what each finding means.",
+		cobra.NoArgs, p.with(needDeployment, func(ctx context.Context, s *session, _ []string) error {
+			for _, text := range expect {
+				expected, err := expectedTotal(text)
+				if err != nil {
+					return err
+				}
+				o.Expected = append(o.Expected, expected)
+			}
+			report, err := s.AuditWith(ctx, o)
+			if err != nil {
+				return err
+			}
+			view := viewOfAudit(report)
+			if err := p.answer(view, view.tell); err != nil || len(view.Findings) == 0 {
+				return err
+			}
+			return ErrFindings
+		}))
+	flags := c.Flags()
+	flags.StringArrayVar(&expect, "expect", nil,
+		"the sum to expect, of all ledgers: CURRENCY=SUM, or =SUM for accounts without one; units, or decimals with a point")
+	flags.StringVar(&o.Accounts.From, "accounts-from", "", "only accounts from this ID on")
+	flags.StringVar(&o.Accounts.To, "accounts-to", "", "only accounts before this ID")
+	flags.StringVar(&o.Transfers.From, "transfers-from", "", "only transfers from this ID on")
+	flags.StringVar(&o.Transfers.To, "transfers-to", "", "only transfers before this ID")
+	return c
+}
+
+func expectedTotal(text string) (e transfer.ExpectedTotal, err error) {
+	at := strings.LastIndex(text, "=")
+	if at < 0 {
+		return e, usage("--expect is CURRENCY=SUM, not %q", text)
+	}
+	e.Currency = text[:at]
+	e.Sum, err = parseAmount(text[at+1:], strings.Contains(text[at+1:], "."))
+	return e, err
+}
+
+func viewOfAudit(r transfer.AuditReport) auditView {
+	v := auditView{
+		At: r.At, Accounts: r.Accounts, Transfers: r.Transfers, Unfinished: r.Unfinished,
+		InTransit: r.InTransit, DecimalsInTransit: r.DecimalsInTransit, Omitted: r.Omitted,
+		Ledgers: []totalView{}, Findings: []findingView{},
+	}
+	for _, total := range r.Ledgers {
+		v.Ledgers = append(v.Ledgers, totalView(total))
+	}
+	for _, f := range r.Findings {
+		v.Findings = append(v.Findings, findingView(f))
+	}
+	return v
+}
+
+func (v auditView) tell(w *page) {
+	w.line("%d accounts, %d transfers, %d of them unfinished, at %s", v.Accounts, v.Transfers, v.Unfinished, timeText(v.At))
+	rows := make([][]string, 0, len(v.Ledgers))
+	for _, t := range v.Ledgers {
+		moving := ""
+		if t.Moving {
+			moving = "moving"
+		}
+		rows = append(rows, []string{t.Ledger, t.Currency, strconv.Itoa(t.Accounts), t.Total.String(), t.InTransit.String(), moving})
+	}
+	w.table([]string{"LEDGER", "CURRENCY", "ACCOUNTS", "TOTAL", "IN TRANSIT", ""}, rows)
+	for _, f := range v.Findings {
+		w.line("")
+		w.line("%s: %s", f.Code, f.Detail)
+		w.line("  %s", f.Advice)
+	}
+	if len(v.Findings) == 0 {
+		w.line("no findings")
+		return
+	}
+	more := ""
+	if v.Omitted > 0 {
+		more = fmt.Sprintf(", and %d more", v.Omitted)
+	}
+	w.line("")
+	w.line("%d findings%s", len(v.Findings), more)
+}

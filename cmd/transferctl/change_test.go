@@ -1,0 +1,214 @@
+package main
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/systemtest/bank"
+)
+
+// What changes data asks on a terminal, and does nothing unless the answer is yes. Where
+// nobody can be asked it demands --yes.
+func TestChangesAreAskedFor(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0)
+	b.MustHold("held", 20, time.Hour)
+	b.MustMove("paid", 30)
+	changes := [][]string{
+		{"cancel", "held"}, {"reverse", "--of", "paid", "--id", "back", "--amount", "10"},
+		{"repair", "open", "paid"}, {"repair", "pending", "--account", "a"},
+		{"repair", "marker", "--account", "a", "--transfer", "held", "--amount", "-20", "--decision", "pay-in"},
+		{"redeliver", "paid"},
+	}
+	d := atDesk(t, b.DB)
+	for _, args := range changes {
+		require.Contains(t, d.run(args...).requires(exitUsage).err, "say --yes", args)
+	}
+	d.seated = true
+	for _, answer := range []string{"", "no\n", "y\n"} {
+		d.answer = answer
+		for _, args := range changes {
+			a := d.run(args...).requires(exitFailed)
+			require.Contains(t, a.err, "Go on? Type yes: ", args)
+			require.Contains(t, a.err, "nothing was done", args)
+		}
+	}
+	b.RequireStanding("a", 50, 70, 0)
+
+	d.answer = "yes\n"
+	a := d.run("cancel", "held", "--reason", "a mistake").requires(exitDone)
+	require.Contains(t, a.err, `cancel "held", which is Preparing (held): a -20, b +20`)
+	require.Contains(t, a.out, "held  Fail")
+	rec, err := b.Get(t.Context(), "held")
+	require.NoError(t, err)
+	require.Contains(t, rec.Failure.Message, "a mistake")
+	b.CheckBooks(bank.Balances(100, 0))
+	require.Empty(t, b.MustAudit().Findings)
+}
+
+// A reversal takes back a part, then the rest, then nothing more; a repeated one has the
+// outcome that it had.
+func TestReverse(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0)
+	b.MustMove("paid", 30)
+	d := atDesk(t, b.DB)
+	for range 2 {
+		part := d.run("reverse", "--of", "paid", "--id", "part", "--amount", "10", "--yes", "--json").done().document()
+		require.Equal(t, "Success", part["state"])
+		require.Equal(t, "paid", part["reverses"])
+	}
+	require.Contains(t, d.run("reverse", "--of", "paid", "--id", "rest", "--all", "--yes").done().out, "b -20")
+	more := d.run("reverse", "--of", "paid", "--id", "more", "--all", "--yes", "--json").requires(exitFailed)
+	require.Contains(t, more.err, `"outcome":"Unchanged"`)
+	require.Empty(t, more.out)
+	d.run("reverse", "--of", "nothing", "--id", "x", "--all", "--yes").requires(exitNotFound)
+	for _, args := range [][]string{
+		{"--of", "paid", "--id", "x"}, {"--of", "paid", "--all"}, {"--of", "paid", "--id", "x", "--all", "--amount", "1"},
+		{"--of", "paid", "--id", "x", "--amount", "1.5"}, {"--of", "paid", "--id", "x", "--amount", "-1"},
+	} {
+		d.run(append([]string{"reverse", "--yes"}, args...)...).requires(exitUsage)
+	}
+	b.CheckBooks(bank.Balances(100, 0))
+	require.Empty(t, b.MustAudit().Findings)
+}
+
+// An amount of decimals is read as one, though it has no point.
+func TestReverseOfDecimals(t *testing.T) {
+	t.Parallel()
+	b := bank.NewBare(t)
+	decimal := func(text string) transfer.Amount {
+		a, err := transfer.ParseDecimal(text)
+		require.NoError(t, err)
+		return a
+	}
+	for id, balance := range map[string]string{"a": "100.50", "b": "0.00"} {
+		_, err := b.OpenAccount(t.Context(), transfer.Account{ID: id, Balance: decimal(balance), Currency: "EUR"})
+		require.NoError(t, err)
+	}
+	_, err := b.Transfer(t.Context(), transfer.Request{ID: "paid", From: "a", To: "b", Amount: decimal("30.25"), Currency: "EUR"})
+	require.NoError(t, err)
+	d := atDesk(t, b.DB)
+	d.run("reverse", "--of", "paid", "--id", "part", "--amount", "10", "--yes").done()
+	require.Equal(t, "80.25", d.run("accounts", "a", "--json").done().document()["balance"])
+	d.run("audit", "--expect", "EUR=100.50").done()
+	require.Contains(t, d.run("audit", "--expect", "EUR=100.51").requires(exitFindings).out, "wrongTotal")
+}
+
+// Recover lists what it would do, does it without a question, and leaves what is alive.
+func TestRecover(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0, 50)
+	b.StallHalf("stalled", 10)
+	b.Silence("stalled", time.Hour)
+	b.MustHold("expired", 20, time.Hour)
+	b.Expire("expired")
+	b.MustHold("held", 5, time.Hour)
+	b.StallHalf("young", 7)
+	d := atDesk(t, b.DB)
+	for range 2 {
+		plan := d.run("recover", "--dry-run").done().rows()
+		require.Equal(t, "1 stalled, 1 holds expired", plan[0])
+		require.Equal(t, "ID STATE WHY", plan[1])
+		require.Len(t, plan, 4)
+		require.Regexp(t, "^stalled Preparing stalled since ", plan[2])
+		require.Regexp(t, "^expired Preparing expired ", plan[3])
+	}
+	view := d.run("recover", "--dry-run", "--json").done().document()
+	require.EqualValues(t, 1, view["stalled"])
+	require.Nil(t, view["report"])
+	b.RequireStanding("a", 58, 100, 0)
+
+	report := d.run("recover", "--json").done().document()["report"].(map[string]any)
+	require.Equal(t, map[string]any{"found": 2.0, "succeeded": 1.0, "failed": 1.0, "expired": 1.0, "stuck": 0.0}, report)
+	require.Equal(t, []string{"0 stalled, 0 holds expired", "found 0: 0 succeeded, 0 failed (0 of them expired holds), 0 stuck"},
+		d.run("recover").done().rows())
+	require.Contains(t, d.run("recover", "--stall-threshold", "0s").done().out, "found 1: 1 succeeded")
+	d.run("cancel", "held", "--yes").done()
+	b.CheckBooks(bank.Balances(100, 0, 50))
+	require.Empty(t, b.MustAudit().Findings)
+}
+
+// A marker that nobody settles is a finding, which the repair that it advises removes.
+func TestAuditAndRepair(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0)
+	accounts := b.DB.Collection("accounts")
+	set := func(field string, value any) {
+		_, err := accounts.UpdateByID(t.Context(), "a", bson.D{{Key: "$set", Value: bson.D{{Key: field, Value: value}}}})
+		require.NoError(t, err)
+	}
+	d := atDesk(t, b.DB)
+	require.Contains(t, d.run("audit").done().out, "no findings")
+	set("pending.lost", int64(-40))
+	set("balance", int64(60))
+	found := d.run("audit", "--json", "--expect", "=100").requires(exitFindings).document()["findings"].([]any)
+	require.Equal(t, "orphanMarker", found[0].(map[string]any)["code"])
+	require.Contains(t, d.run("audit").requires(exitFindings).out, "orphanMarker: ")
+
+	repair := []string{"repair", "marker", "--account", "a", "--transfer", "lost", "--decision", "pay-in", "--yes"}
+	require.Contains(t, d.run(append(repair, "--amount", "-41")...).requires(exitFailed).err, "audit again")
+	d.run(append(repair, "--amount", "-40", "--decision", "perhaps")...).requires(exitUsage)
+	require.Equal(t, map[string]any{"repaired": "marker", "account": "a", "transfer": "lost"},
+		d.run(append(repair, "--amount", "-40", "--json")...).done().document())
+	d.run(append(repair, "--amount", "-40")...).requires(exitFailed)
+	b.RequireBalance("a", 100)
+	set("pending", bson.A{})
+	require.Equal(t, "repaired: pending a\n", d.run("repair", "pending", "--account", "a", "--yes").done().out)
+	d.run("repair", "pending", "--account", "nobody", "--yes").requires(exitNotFound)
+
+	b.MustMove("paid", 10)
+	_, err := b.DB.Collection("transfers").UpdateByID(t.Context(), "paid", bson.D{{Key: "$set", Value: bson.D{{Key: "open", Value: true}}}})
+	require.NoError(t, err)
+	d.run("audit").requires(exitFindings)
+	d.run("repair", "open", "paid", "--yes").done()
+	d.run("repair", "open", "nothing", "--yes").requires(exitNotFound)
+	d.run("audit", "--expect", "=100").done()
+	b.RequireBalance("a", 90)
+	b.RequireBalance("b", 10)
+}
+
+// An event that was given up is listed, and due again after redeliver.
+func TestRedeliver(t *testing.T) {
+	t.Parallel()
+	handler := transfer.EventHandler{
+		Kinds: []transfer.EventKind{transfer.EventSucceeded}, MaxAttempts: 1,
+	}
+	b := bank.NewWith(t, []transfer.Option{transfer.WithEvents(handler)}, 100, 0)
+	b.MustMove("paid", 30)
+	d := atDesk(t, b.DB)
+	require.Equal(t, []string{"paid"}, d.run("list", "--undelivered", "--json").done().column("id"))
+	require.EqualValues(t, 1, d.run("stats", "--json").done().document()["undelivered"])
+	require.Equal(t, "1 events of \"paid\" are due\n", d.run("redeliver", "paid", "--yes").done().out)
+	d.run("redeliver", "nothing", "--yes").requires(exitNotFound)
+	b.CheckBooks(bank.Balances(100, 0))
+}
+
+// A refusal is a failure, whatever it wraps; a transfer that is gone is not found.
+func TestExitCodes(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		err  error
+		code int
+	}{
+		{nil, exitDone},
+		{&transfer.RefusedError{Err: transfer.ErrAccountNotFound}, exitFailed},
+		{transfer.ErrAccountNotFound, exitNotFound},
+		{transfer.ErrTransferNotFound, exitNotFound},
+		{transfer.ErrInvalidRequest, exitUsage},
+		{usage("no"), exitUsage},
+		{ErrFindings, exitFindings},
+		{ErrDeclined, exitFailed},
+		{transfer.ErrUnauthorized, exitFailed},
+		{transfer.ErrUnsupportedDeployment, exitFailed},
+		{transfer.ErrAlreadyCommitted, exitFailed},
+		{&awayError{errors.New("no route")}, exitAway},
+	} {
+		require.Equal(t, c.code, exitCode(c.err), "%v", c.err)
+	}
+}

@@ -1,0 +1,265 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/cmd/transferctl/internal/tutorial"
+	"github.com/mongotransfer/transfer/internal/wire"
+)
+
+// conversion is one run of convert.
+type conversion struct {
+	p     *program
+	s     *session
+	books *tutorial.Books
+	view  convertView
+}
+
+// convertView is what convert would do, or has done, for programs.
+type convertView struct {
+	DryRun            bool          `json:"dryRun,omitempty"`
+	Transactions      []stepView    `json:"transactions"`
+	WholeAccounts     int64         `json:"wholeAccounts"`
+	WholeTransactions int64         `json:"wholeTransactions"`
+	Arrays            int64         `json:"arrays"`
+	Problems          []problemView `json:"problems"`
+	Audit             *auditView    `json:"audit,omitempty"`
+}
+
+type stepView struct {
+	ID          string          `json:"id"`
+	State       string          `json:"state"`
+	Source      string          `json:"source"`
+	Destination string          `json:"destination"`
+	Amount      transfer.Amount `json:"amount"`
+	Action      tutorial.Action `json:"action"`
+	Transfer    string          `json:"transfer,omitempty"`
+	Outcome     string          `json:"outcome,omitempty"`
+}
+
+type problemView struct {
+	About  string `json:"about"`
+	Detail string `json:"detail"`
+	Advice string `json:"advice"`
+}
+
+func (p *program) convertCommand() *cobra.Command {
+	var dryRun bool
+	var transactions, accountKey, prefix, initial string
+	c := p.command("convert", "take over the transactions of the tutorial's two-phase commit",
+		"Convert brings the unfinished transactions of MongoDB's tutorial to their end, and asks the library for those that\n"+
+			"had not begun. It lists what it would do, asks, does it, and audits. Stop every process that works on transactions\n"+
+			"first, and make a backup: docs/migrating.md has the steps. Cut short, it can be called again.",
+		cobra.NoArgs, p.with(needDatabase, func(ctx context.Context, s *session, _ []string) error {
+			if initial != "transfer" && initial != "cancel" {
+				return usage("--initial is transfer or cancel, not %q", initial)
+			}
+			v := conversion{p: p, s: s, books: &tutorial.Books{
+				Accounts: wire.ForCommands(s.accounts), Transactions: wire.ForCommands(s.database.Collection(transactions)),
+				Balance: cmp.Or(s.fields.Balance, "balance"), Currency: cmp.Or(s.fields.Currency, "currency"),
+				Key: accountKey, ObjectIDs: s.ids == transfer.ObjectIDs, Prefix: prefix,
+			}, view: convertView{DryRun: dryRun}}
+			return v.run(ctx, initial == "cancel")
+		}))
+	flags := c.Flags()
+	flags.BoolVar(&dryRun, "dry-run", false, "only list what would be done")
+	flags.StringVar(&transactions, "transactions", "transactions", "the tutorial's collection of transactions")
+	flags.StringVar(&accountKey, "account-key", "_id", "the field by which transactions name accounts; name in the tutorial's first edition")
+	flags.StringVar(&prefix, "prefix", "old:", "what the IDs of transfers begin with that were transactions")
+	flags.StringVar(&initial, "initial", "transfer", "what becomes of what had not begun: transfer or cancel")
+	return c
+}
+
+// run plans, asks, converts and audits.
+func (v *conversion) run(ctx context.Context, cancel bool) error {
+	plan, err := v.books.Plan(ctx, cancel)
+	if err != nil {
+		return contacted(err)
+	}
+	v.show(plan)
+	if v.view.DryRun || len(plan.Problems) > 0 {
+		if err := v.p.answer(v.view, v.tellPlan); err != nil || len(plan.Problems) == 0 {
+			return err
+		}
+		return ErrFindings
+	}
+	if !v.p.flags.json {
+		w := &page{out: v.p.out}
+		if v.tellPlan(w); w.err != nil {
+			return w.err
+		}
+	}
+	if err := v.p.confirm("convert %d transactions of %s.%s, on which nobody else may work any more",
+		len(plan.Steps), v.s.database.Name(), v.books.Transactions.Name()); err != nil {
+		return err
+	}
+	if err := v.convert(ctx, plan); err != nil {
+		return contacted(err)
+	}
+	if err := v.p.answer(v.view, v.tellDone); err != nil || len(v.view.Audit.Findings) == 0 {
+		return err
+	}
+	return ErrFindings
+}
+
+// convert does what is planned. Each of its steps can be repeated.
+func (v *conversion) convert(ctx context.Context, plan tutorial.Plan) error {
+	if err := v.s.Setup(ctx); err != nil {
+		return err
+	}
+	if err := v.books.MakeWhole(ctx); err != nil {
+		return fmt.Errorf("make amounts whole numbers: %w", err)
+	}
+	before, err := v.s.Audit(ctx)
+	if err != nil {
+		return err
+	}
+	expected, err := expectedAfter(before, plan)
+	if err != nil {
+		return err
+	}
+	for _, step := range plan.Steps {
+		if err := v.books.End(ctx, step); err != nil {
+			return err
+		}
+	}
+	for i, step := range plan.Steps {
+		if step.Action != tutorial.Ask {
+			continue
+		}
+		rec, err := v.books.Ask(ctx, v.s.Coordinator, step)
+		if err != nil {
+			return err
+		}
+		v.view.Transactions[i].Outcome = outcomeText(rec)
+	}
+	if err := v.books.Clear(ctx); err != nil {
+		return fmt.Errorf("remove the empty arrays: %w", err)
+	}
+	report, err := v.s.AuditWith(ctx, transfer.AuditOptions{Expected: expected})
+	if err != nil {
+		return err
+	}
+	audited := viewOfAudit(report)
+	v.view.Audit = &audited
+	return nil
+}
+
+// expectedAfter returns the sums that there have to be after a conversion: those from
+// before, and what was in flight.
+func expectedAfter(before transfer.AuditReport, plan tutorial.Plan) ([]transfer.ExpectedTotal, error) {
+	var all []transfer.ExpectedTotal
+	for _, total := range before.Ledgers {
+		sum, err := total.Total.Add(total.InTransit)
+		if err != nil {
+			return nil, err
+		}
+		same := func(e transfer.ExpectedTotal) bool {
+			return e.Currency == total.Currency && kindOf(e.Sum) == kindOf(sum)
+		}
+		i := slices.IndexFunc(all, same)
+		if i < 0 {
+			all = append(all, transfer.ExpectedTotal{Currency: total.Currency, Sum: sum})
+			continue
+		}
+		if all[i].Sum, err = all[i].Sum.Add(sum); err != nil {
+			return nil, err
+		}
+	}
+	for i := range all {
+		added, inFlight := plan.InFlight[all[i].Currency]
+		if !inFlight || added.IsZero() || kindOf(added) != kindOf(all[i].Sum) {
+			continue
+		}
+		var err error
+		if all[i].Sum, err = all[i].Sum.Add(added); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// kindOf returns how an amount is stored.
+func kindOf(a transfer.Amount) bson.Type {
+	kind, _, err := a.MarshalBSONValue()
+	if err != nil {
+		return 0
+	}
+	return bson.Type(kind)
+}
+
+// show fills the view with a plan.
+func (v *conversion) show(plan tutorial.Plan) {
+	v.view.Transactions, v.view.Problems = []stepView{}, []problemView{}
+	for _, s := range plan.Steps {
+		v.view.Transactions = append(v.view.Transactions, stepView{
+			ID: s.ID, State: s.State, Source: s.Source, Destination: s.Destination, Amount: s.Amount, Action: s.Action, Transfer: s.As,
+		})
+	}
+	for _, problem := range plan.Problems {
+		v.view.Problems = append(v.view.Problems, problemView(problem))
+	}
+	v.view.WholeAccounts, v.view.WholeTransactions, v.view.Arrays = plan.WholeAccounts, plan.WholeTransactions, plan.Arrays
+}
+
+func (v *conversion) tellPlan(w *page) {
+	w.line("%d transactions are unfinished; doubles in %d accounts and %d transactions become whole numbers; %d accounts have an array",
+		len(v.view.Transactions), v.view.WholeAccounts, v.view.WholeTransactions, v.view.Arrays)
+	var rows [][]string
+	for _, s := range v.view.Transactions {
+		action := string(s.Action)
+		if s.Transfer != "" {
+			action += " as " + s.Transfer
+		}
+		rows = append(rows, []string{s.ID, s.State, s.Source, s.Destination, s.Amount.String(), action})
+	}
+	if len(rows) > 0 {
+		w.table([]string{"ID", "STATE", "SOURCE", "DESTINATION", "VALUE", "ACTION"}, rows)
+	}
+	for _, problem := range v.view.Problems {
+		w.line("problem: %s: %s", problem.About, problem.Detail)
+		w.line("  %s", problem.Advice)
+	}
+	if len(v.view.Problems) > 0 {
+		w.line("%d problems: nothing is converted before they are solved", len(v.view.Problems))
+	}
+}
+
+func (v *conversion) tellDone(w *page) {
+	for _, s := range v.view.Transactions {
+		if s.Outcome != "" {
+			w.line("%s: %s", s.Transfer, s.Outcome)
+		}
+	}
+	w.line("%d transactions are converted", len(v.view.Transactions))
+	v.view.Audit.tell(w)
+}
+
+// outcomeText tells what became of a transfer.
+func outcomeText(rec transfer.Record) string {
+	if rec.Failure != nil {
+		return string(rec.State) + ": " + rec.Failure.Code
+	}
+	return string(rec.State)
+}
+
+// contacted names an error of the driver's.
+func contacted(err error) error {
+	var command mongo.CommandError
+	switch {
+	case errors.As(err, &command) && command.Code == 13:
+		return fmt.Errorf("%w: %w", transfer.ErrUnauthorized, err)
+	case mongo.IsNetworkError(err) || mongo.IsTimeout(err) && !errors.As(err, &command):
+		return &awayError{err}
+	}
+	return err
+}

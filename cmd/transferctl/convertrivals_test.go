@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/cmd/transferctl/internal/tutorial"
+	"github.com/mongotransfer/transfer/internal/systemtest/bank"
+)
+
+// A plan that is out of date, because another run has converted everything meanwhile,
+// changes nothing.
+func TestConvertByAnOldPlan(t *testing.T) {
+	t.Parallel()
+	b := bank.NewBare(t).WithIndexes()
+	oldBooks(t, b.DB)
+	books := &tutorial.Books{
+		Accounts: b.DB.Collection("accounts"), Transactions: b.DB.Collection("transactions"),
+		Balance: "balance", Currency: "currency", Key: "_id", Prefix: "old:",
+	}
+	plan, err := books.Plan(t.Context(), false)
+	require.NoError(t, err)
+	require.Len(t, plan.Steps, 11)
+	atDesk(t, b.DB).run("convert", "--yes").done()
+	for _, step := range plan.Steps {
+		require.ErrorIs(t, books.End(t.Context(), step), tutorial.ErrChanged, step.ID)
+	}
+	requireConverted(t, b)
+}
+
+// Two people convert at once. One of them, or both, may be told that the other one is
+// there; each transaction happens once all the same.
+func TestConvertTwiceAtOnce(t *testing.T) {
+	t.Parallel()
+	b := bank.NewBare(t).WithIndexes()
+	for range 5 {
+		b.Clear()
+		oldBooks(t, b.DB)
+		var people sync.WaitGroup
+		told := make([]string, 3)
+		for i := range told {
+			people.Go(func() {
+				var text strings.Builder
+				d := atDesk(t, b.DB)
+				code := run(context.WithoutCancel(t.Context()), []string{"--database", b.DB.Name(), "convert", "--yes"}, surroundings{
+					in: strings.NewReader(""), out: &text, err: &text, lookup: d.variable, now: time.Now,
+				})
+				if code != exitDone {
+					told[i] = text.String()
+				}
+			})
+		}
+		people.Wait()
+		for _, text := range told {
+			if text != "" {
+				require.True(t, strings.Contains(text, "somebody else works on the transactions") || strings.Contains(text, "wrongTotal"), text)
+			}
+		}
+		atDesk(t, b.DB).run("convert", "--yes", "--stall-threshold", "0s").done()
+		requireConverted(t, b)
+	}
+}
+
+// A transfer that was asked for is not asked for again, even when the library has
+// forgotten its ID.
+func TestConvertAsksOnce(t *testing.T) {
+	t.Parallel()
+	b := bank.NewBare(t).WithIndexes()
+	oldBooks(t, b.DB)
+	d := atDesk(t, b.DB)
+	d.run("convert", "--yes").done()
+	_, err := b.DB.Collection("transfers").DeleteMany(t.Context(), bson.D{})
+	require.NoError(t, err)
+	d.run("convert", "--yes").done()
+	require.Empty(t, b.IDs(transfer.Query{}))
+	require.Equal(t, map[string]int64{"A": 10_000 - converted, "B": 10_000 + converted, "C": 5}, b.Balances())
+}

@@ -1,0 +1,78 @@
+package tutorial
+
+import (
+	"context"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+)
+
+// ended are the states in which nothing is left to be done.
+func ended() bson.A { return bson.A{done, canceled, cancelled} }
+
+// unfinished selects what is not over: also what the library was not asked for yet.
+func unfinished() bson.D {
+	return bson.D{{Key: "$or", Value: bson.A{
+		bson.D{{Key: stateField, Value: bson.D{{Key: "$nin", Value: ended()}}}},
+		bson.D{{Key: takenOver + ".settled", Value: false}},
+	}}}
+}
+
+// readTransactions reads what is unfinished, in the order of the IDs.
+func (b *Books) readTransactions(ctx context.Context) (all []transaction, err error) {
+	byID := bson.D{{Key: "$sort", Value: bson.D{{Key: "_id", Value: 1}}}}
+	rows, err := b.Transactions.Aggregate(ctx, mongo.Pipeline{{{Key: "$match", Value: unfinished()}}, byID})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close(ctx) }()
+	for rows.Next(ctx) {
+		all = append(all, decodeTransaction(cloned(rows.Current)))
+	}
+	return all, rows.Err()
+}
+
+// decodeTransaction reads a document, whatever its fields are.
+func decodeTransaction(raw bson.Raw) (t transaction) {
+	t.ID, t.Source, t.Destination, t.Value = raw.Lookup("_id"), raw.Lookup("source"), raw.Lookup("destination"), raw.Lookup("value")
+	t.State, _ = raw.Lookup(stateField).StringValueOK()
+	if over, ok := raw.Lookup(takenOver).DocumentOK(); ok {
+		t.TakenOver = &taken{}
+		t.TakenOver.As, _ = over.Lookup("as").StringValueOK()
+		t.TakenOver.Settled, _ = over.Lookup("settled").BooleanOK()
+	}
+	return t
+}
+
+// readAccounts reads the accounts that a filter selects.
+func (b *Books) readAccounts(ctx context.Context, filter bson.D, each func(account) error) error {
+	fields := bson.D{{Key: b.Balance, Value: 1}, {Key: b.Currency, Value: 1}, {Key: marksField, Value: 1}, {Key: b.Key, Value: 1}}
+	rows, err := b.Accounts.Aggregate(ctx, mongo.Pipeline{{{Key: "$match", Value: filter}}, {{Key: "$project", Value: fields}}})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close(ctx) }()
+	for rows.Next(ctx) {
+		if err := each(b.decodeAccount(cloned(rows.Current))); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// decodeAccount reads an account, whatever its fields are.
+func (b *Books) decodeAccount(raw bson.Raw) account {
+	a := account{id: raw.Lookup("_id"), key: raw.Lookup(b.Key), balance: raw.Lookup(b.Balance)}
+	a.currency, _ = raw.Lookup(b.Currency).StringValueOK()
+	marks := raw.Lookup(marksField)
+	array, ok := marks.ArrayOK()
+	if !ok {
+		a.noArray = marks.Type != 0
+		return a
+	}
+	a.marks, _ = array.Values()
+	return a
+}
+
+// cloned returns a document that stays when the next one is read.
+func cloned(raw bson.Raw) bson.Raw { return append(bson.Raw(nil), raw...) }

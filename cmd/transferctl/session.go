@@ -1,0 +1,233 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/collections"
+	"github.com/mongotransfer/transfer/internal/deployment"
+	"github.com/mongotransfer/transfer/internal/wire"
+)
+
+// closeLimit is how long what was begun may take to end.
+const closeLimit = 15 * time.Second
+
+// need is what a command needs of a deployment.
+type need uint8
+
+const (
+	// needDeployment is the need of a command that works with what is there. Without a
+	// note there is nothing: a command that went on would write one, and say in it how
+	// the collections are used, which it does not know.
+	needDeployment need = iota + 1
+	// needDatabase is the need of a command that sets up, or looks at what is missing.
+	needDatabase
+)
+
+// session is a deployment that a command works with.
+type session struct {
+	*transfer.Coordinator
+	connections
+
+	database  *mongo.Database
+	accounts  *mongo.Collection
+	transfers *mongo.Collection
+	fields    transfer.Fields
+	ids       transfer.IDCodec
+	kinds     []transfer.EventKind
+	options   []transfer.Option
+	added     []*mongo.Collection // that flags have named as ledgers or documents
+	// left are the recorded names that are not registered, each with a reason.
+	left []string
+}
+
+// open connects to the deployment, configured as its notes and the flags say.
+func (p *program) open(ctx context.Context, need need) (*session, error) {
+	uri, database, err := p.where()
+	if err != nil {
+		return nil, err
+	}
+	if uri == "" {
+		return nil, usage("which server? Say --uri, or set MONGODB_URI")
+	}
+	s := &session{connections: connections{monitor: p.monitor}}
+	if err = s.begin(ctx, p, need, uri, database); err != nil {
+		return nil, errors.Join(err, s.close(ctx))
+	}
+	for _, name := range s.left {
+		p.note("%s", name)
+	}
+	return s, nil
+}
+
+func (s *session) begin(ctx context.Context, p *program, need need, uri, database string) error {
+	client, err := s.connect(uri)
+	if err != nil {
+		return err
+	}
+	s.database = client.Database(database)
+	s.transfers = s.database.Collection(p.flags.transfers)
+	declared, found, err := deployment.ReadDeclared(ctx, s.transfers)
+	if err != nil {
+		if err = contactError(err); !errors.Is(err, transfer.ErrUnauthorized) {
+			return err
+		}
+		// The library names the right that is missing.
+	}
+	if err == nil && !found && need == needDeployment {
+		return fmt.Errorf("%w in the database %s with transfers in %s: "+
+			"see --database and --transfers, or begin with transferctl setup", ErrNoDeployment, database, p.flags.transfers)
+	}
+	if err := s.configure(ctx, p, declared); err != nil {
+		return err
+	}
+	if need == needDeployment {
+		if err := s.checkRetention(ctx, p.flags.retention); err != nil {
+			return err
+		}
+		if err := s.checkNoted(ctx); err != nil {
+			return err
+		}
+	}
+	s.Coordinator, err = transfer.NewCoordinator(s.database, s.options...)
+	return err
+}
+
+// contactError names the error of the first command.
+func contactError(err error) error {
+	switch {
+	case errors.Is(err, context.Canceled):
+		return err
+	case wire.Refused(err) != nil:
+		return fmt.Errorf("%w: %w", transfer.ErrUnauthorized, err)
+	case wire.CommandCode(err) == 0:
+		return &awayError{err}
+	}
+	return err
+}
+
+// configure collects the options of the coordinator.
+func (s *session) configure(ctx context.Context, p *program, declared deployment.Declared) error {
+	f := &p.flags
+	if err := s.chooseAccounts(f.accounts, declared); err != nil {
+		return err
+	}
+	note, _, err := deployment.ReadDeclaredAccounts(ctx, s.accounts)
+	if err != nil && wire.Refused(err) == nil {
+		return contactError(err)
+	}
+	if s.fields, err = f.accountFields(transfer.Fields(note.Fields)); err != nil {
+		return err
+	}
+	if s.ids, err = f.accountIDs(note.ObjectIDs); err != nil {
+		return err
+	}
+	if s.kinds, err = f.eventKinds(declared.Events); err != nil {
+		return err
+	}
+	policy, err := f.stallPolicy()
+	if err != nil {
+		return err
+	}
+	s.options = []transfer.Option{
+		transfer.WithAccounts(s.accounts), transfer.WithTransfers(s.transfers), transfer.WithFields(s.fields),
+		transfer.WithAccountIDs(s.ids), transfer.WithStallPolicy(policy), transfer.WithStallThreshold(f.stallThreshold),
+		transfer.WithOwner("transferctl"), transfer.WithReturnAt(transfer.AtSuccess),
+	}
+	if len(s.kinds) > 0 {
+		s.options = append(s.options, transfer.WithEvents(transfer.EventHandler{Kinds: s.kinds}))
+	}
+	if f.retention != 0 {
+		s.options = append(s.options, transfer.WithRetention(f.retention))
+	}
+	return s.register(p, declared)
+}
+
+// checkNoted refuses collections that no process has used so far. The first use writes a
+// note, and a mistyped name would become a part of the deployment by that.
+func (s *session) checkNoted(ctx context.Context) error {
+	for _, c := range append([]*mongo.Collection{s.accounts}, s.added...) {
+		_, found, err := deployment.ReadDeclaredAccounts(ctx, c)
+		switch {
+		case wire.Refused(err) != nil: // the library names the right
+		case err != nil:
+			return contactError(err)
+		case !found:
+			return usage("no process has used the collection %s.%s so far: name another one, or begin with transferctl setup",
+				c.Database().Name(), c.Name())
+		}
+	}
+	return nil
+}
+
+// checkRetention refuses a retention that no process has been given so far. The shortest
+// one that was ever used counts for all statements, for good: a mistyped flag would take
+// their history away.
+func (s *session) checkRetention(ctx context.Context, retention time.Duration) error {
+	if retention == 0 {
+		return nil
+	}
+	used := wire.ForCommands(collections.RetentionCollection(s.transfers))
+	_, err := wire.FindID(ctx, used, retention.Milliseconds())
+	switch {
+	case wire.NotFound(err):
+		return usage("no process keeps transfers for %s so far, and the first one would shorten all statements for good: "+
+			"say what the services say, or begin with transferctl setup --retention", retention)
+	case wire.Refused(err) != nil:
+		return fmt.Errorf("%w: %w", transfer.ErrUnauthorized, err)
+	case err != nil:
+		return contactError(err)
+	}
+	return nil
+}
+
+// chooseAccounts chooses the accounts of the default ledger: those that a flag names, or
+// the ones that are recorded.
+func (s *session) chooseAccounts(given string, declared deployment.Declared) error {
+	if given != "" {
+		s.accounts = s.database.Collection(given)
+		return nil
+	}
+	s.accounts = s.database.Collection("accounts")
+	var here []string
+	for _, n := range declared.Names {
+		if n.Name != "" || n.Documents || !n.Here {
+			continue
+		}
+		if n.Namespace == s.database.Name()+".accounts" {
+			return nil
+		}
+		here = append(here, n.Namespace)
+	}
+	switch len(here) {
+	case 0:
+		return nil
+	case 1:
+		s.accounts = s.named(here[0])
+		return nil
+	}
+	return usage("which accounts? Say --accounts: these transfers have been used with %s", strings.Join(here, " and "))
+}
+
+// named returns the collection of a namespace.
+func (s *session) named(namespace string) *mongo.Collection {
+	database, collection, _ := strings.Cut(namespace, ".")
+	return s.database.Client().Database(database).Collection(collection)
+}
+
+// close ends what was begun.
+func (s *session) close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit)
+	defer cancel()
+	var err error
+	if s.Coordinator != nil {
+		err = s.Close(ctx)
+	}
+	return errors.Join(err, s.connections.close(ctx))
+}

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"charm.land/lipgloss/v2"
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/mongotransfer/transfer"
+)
+
+// The rows that the screen needs beside its lists.
+const fixedRows = 13
+
+// draw returns the screen's text. Each line is cut to the width, and the lists share the
+// rows that are left.
+func (w *watchScreen) draw() string {
+	lines := []string{w.headline(), ""}
+	if w.err != nil {
+		lines = append(lines, bad(clean("this look failed: "+w.err.Error())), "")
+	}
+	if w.looked {
+		lines = append(lines, w.rateLine(), "")
+		lines = append(lines, w.numbers()...)
+		lines = append(lines, w.lists()...)
+	} else if w.err == nil {
+		lines = append(lines, "looking …")
+	}
+	if room := w.height - 2; w.height > 0 && len(lines) > room {
+		lines = lines[:max(room, 0)]
+	}
+	keys := faint("q quits · p pauses")
+	if w.paused {
+		keys = bad("paused") + faint(" · p goes on · q quits")
+	}
+	lines = append(lines, "", keys)
+	for i, line := range lines {
+		if w.width > 0 {
+			lines[i] = ansi.Truncate(line, w.width, "…")
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+func bold(text string) string  { return lipgloss.NewStyle().Bold(true).Render(text) }
+func faint(text string) string { return lipgloss.NewStyle().Faint(true).Render(text) }
+func bad(text string) string {
+	return lipgloss.NewStyle().Bold(true).Foreground(lipgloss.Color("1")).Render(text)
+}
+
+func (w *watchScreen) headline() string {
+	at := ""
+	if w.looked {
+		at = timeText(w.latest.at)
+	}
+	return bold("transfers of "+clean(w.title)) + "  " + faint(fmt.Sprintf("%s  every %s", at, w.interval))
+}
+
+func (w *watchScreen) rateLine() string {
+	if len(w.history) == 0 {
+		return "begun       -"
+	}
+	return fmt.Sprintf("begun  %8.1f/s  %s   failed %.1f/s", w.latest.begun, sparkline(w.history), w.latest.failed)
+}
+
+// sparkline draws numbers as bars.
+func sparkline(values []float64) string {
+	const bars = "▁▂▃▄▅▆▇█"
+	most := slices.Max(values)
+	var line strings.Builder
+	for _, v := range values {
+		i := 0
+		if most > 0 {
+			i = int(v / most * 7)
+		}
+		line.WriteRune([]rune(bars)[i])
+	}
+	return line.String()
+}
+
+// numbers draws the table of states, in three columns.
+func (w *watchScreen) numbers() []string {
+	s := w.latest.stats
+	plain := func(name string, n int64) string { return fmt.Sprintf("%-11s %7d", name, n) }
+	alarming := func(name string, n int64) string {
+		if n == 0 {
+			return plain(name, n)
+		}
+		return bad(plain(name, n))
+	}
+	oldest := fmt.Sprintf("%-11s %7s", "oldest due", "-")
+	if !s.Oldest.IsZero() {
+		oldest = fmt.Sprintf("%-11s %7s", "oldest due", age(w.latest.at.Sub(s.Oldest)))
+	}
+	empty := strings.Repeat(" ", 19)
+	row := func(cells ...string) string { return strings.Join(cells, "    ") }
+	return []string{
+		bold(row(fmt.Sprintf("%-19s", "WAITING"), fmt.Sprintf("%-19s", "UNDER WAY"), "TROUBLE")),
+		row(plain("scheduled", s.Scheduled), plain("preparing", s.Preparing), alarming("stuck", s.Stuck)),
+		row(plain("due", s.Due), plain("committed", s.Committed), alarming("overdue", s.Overdue)),
+		row(plain("held", s.Held), plain("rollback", s.Rollback), alarming("undelivered", s.Undelivered)),
+		row(empty, empty, oldest),
+	}
+}
+
+// age writes a duration in short.
+func age(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "0s"
+	case d < time.Minute:
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}
+
+// list is a list of transfers, with what there is to say of each.
+type list struct {
+	title   string
+	records []transfer.Record
+	why     func(transfer.Record) string
+}
+
+// lists draws what somebody has to look at: each list has an equal share of the rows.
+func (w *watchScreen) lists() (lines []string) {
+	x := w.latest
+	lists := []list{
+		{"STUCK", x.stuck, func(r transfer.Record) string {
+			if r.Stuck == nil {
+				return ""
+			}
+			return r.Stuck.Code + " " + r.Stuck.Account + ": " + r.Stuck.Message
+		}},
+		{"IDLE", x.idle, func(r transfer.Record) string { return "by " + r.Owner }},
+		{"UNDELIVERED", x.givenUp, undeliveredText},
+	}
+	lists = slices.DeleteFunc(lists, func(l list) bool { return len(l.records) == 0 })
+	share := maxListed
+	if len(lists) > 0 && w.height > 0 {
+		share = max(1, (w.height-fixedRows)/len(lists)-2)
+	}
+	for _, l := range lists {
+		var rows [][]string
+		for _, r := range l.records[:min(share, len(l.records))] {
+			rows = append(rows, []string{r.ID, stateOf(r), age(x.at.Sub(r.LastModified)), l.why(r)})
+		}
+		var text strings.Builder
+		(&page{out: &text}).table([]string{l.title, "STATE", "IDLE FOR", "WHY"}, rows)
+		drawn := strings.Split(strings.TrimRight(text.String(), "\n"), "\n")
+		drawn[0] = bold(drawn[0])
+		lines = append(append(lines, ""), drawn...)
+	}
+	return lines
+}
+
+func undeliveredText(r transfer.Record) string {
+	var texts []string
+	for _, u := range r.Undelivered {
+		text := fmt.Sprintf("%s, tried %d times", u.Kind, u.Attempts)
+		if u.GivenUp {
+			text += ", given up"
+		}
+		texts = append(texts, text)
+	}
+	return strings.Join(texts, "; ")
+}
