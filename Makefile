@@ -40,7 +40,7 @@ SINGLE := $(SINGLE)|NothingEarlier|ClosingAmong|ClosingReads|ClosingApart|PaidIn
 # Packages that are the same on each version: they break servers, or look at the library
 # more than at the server.
 EQUAL := $(RATES)|/examples|/internal/(chaos|engine|fences|inspection|lookout|money|mongotest)
-EQUAL := $(EQUAL)|/internal/(protocol|recovery|simulate|soak|words)
+EQUAL := $(EQUAL)|/internal/(protocol|recovery|simulate|soak|words)|/transferhttp
 EQUAL := $(EQUAL)|/systemtest/(docs|faults|linearizable|poison|rights|servers|texts|waiters)
 # Tests of the others that take long, and are the same on each version, too.
 LONG := EveryMessage|Failovers|TwoServers|Away|Silence|LostAnswer|UnderLoad|UnderAllVerbs|HoldsUp|Ledger
