@@ -2,9 +2,9 @@
 
 LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 VULN := golang.org/x/vuln/cmd/govulncheck@v1.8.0
-NESTED := examples/demo examples/events internal/bench internal/mongotest/container transferotel
+NESTED := examples/demo examples/events internal/bench internal/mongotest/container transferhttp/browsertest transferotel
 # Nested modules whose tests come with the others.
-TESTED := examples/events transferotel
+TESTED := examples/events transferotel transferhttp/browsertest
 STORIES := order hold marketplace refund statements
 CACHE := $(CURDIR)/.cache
 SERVER := go run ./internal/mongotest/withmongo
@@ -46,18 +46,27 @@ EQUAL := $(EQUAL)|/systemtest/(docs|faults|linearizable|poison|rights|servers|te
 LONG := EveryMessage|Failovers|TwoServers|Away|Silence|LostAnswer|UnderLoad|UnderAllVerbs|HoldsUp|Ledger
 LONG := $(LONG)|Dead|Repair|GivenUp|Fuzz|Example|HarmfulCollectionsAreRefused/clustered
 
-.PHONY: help test versions race demo stories bench claims baseline bench-quick simulate search teeth \
+.PHONY: help test browser versions race demo stories bench claims baseline bench-quick simulate search teeth \
 	chaos soak-service soak share overload fuzz driver lint vulncheck
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-13s %s\n", $$1, $$2 }' Makefile
 
-test: ## all tests, on a real MongoDB server
+test: browser ## all tests, on a real MongoDB server
 	$(SERVER) sh -ec ' \
 		go test -p 4 -timeout 30m $$(go list ./... | grep -E "$(FIRST)") \
 			$$(go list ./... | grep -vE "$(FIRST)|$(RATES)|$(BESIDE)"); \
 		for module in $(TESTED); do (cd $$module && go test -timeout 10m ./...); done; \
 		go test -p 3 -timeout 30m .$(RATES)/... $$(go list ./... | grep -E "$(BESIDE)")'
+
+# Where it can't install a browser, the tests that need one fail, and say what to do.
+browser: ## Chromium, for the tests of the window, where there is no browser and apt-get may install it
+	@for name in chromium chromium-browser google-chrome google-chrome-stable chrome headless_shell; do \
+		if command -v $$name >/dev/null; then exit 0; fi; \
+	done; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; \
+	fi
 
 versions: ## a share of the tests on other versions of MongoDB: VERSIONS="7.0 8.0" where Docker has them
 	@set -e; for version in $(VERSIONS); do \
