@@ -176,7 +176,7 @@ func (s *summary) charts() []chart {
 		plot{
 			names: []string{"under way", "due", "held"}, classes: []string{"c-high", "c-middle", "c-low"},
 			lines: []values{s.works, s.waits, s.held}, text: countText,
-		}.curves(chart{Name: "unfinished", Title: "Unfinished transfers, as Run counts them"}),
+		}.curves(chart{Name: "unfinished", Title: "Unfinished, as Run counts them"}),
 	}
 	for _, optional := range []struct {
 		line  values

@@ -167,13 +167,13 @@ func place(i int) (x, width float64) {
 // height returns where a value is drawn, from the upper edge down.
 func height(value, top float64) float64 { return chartHeight * (1 - value/top) }
 
-// roundUp returns 1, 2 or 5 times a power of ten that is not less, and 1 for nothing.
+// roundUp returns a number of few digits that is not less, and 1 for nothing.
 func roundUp(value float64) float64 {
 	if value <= 0 {
 		return 1
 	}
 	power := math.Pow(10, math.Floor(math.Log10(value)))
-	for _, factor := range []float64{1, 2, 5} {
+	for _, factor := range []float64{1, 1.5, 2, 3, 4, 5, 6, 8} {
 		if value <= factor*power {
 			return factor * power
 		}
