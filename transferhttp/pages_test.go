@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -45,12 +46,13 @@ func TestOverviewIsCalm(t *testing.T) {
 	require.NoError(t, err)
 	b.MustSubmit("just submitted")
 	b.StallHalf("just begun", 1)
+	b.StallAt("just committed", bank.Clears, bank.Lost, 1)
 	for _, id := range []string{"held", "scheduled"} {
 		b.Silence(id, time.Hour)
 	}
 	overview := open(t, b.Coordinator).get("./")
 	require.Contains(t, overview.section("attention"), "Nothing is stuck or late.")
-	require.Regexp(t, `1 Preparing .*1 Due .*1 Scheduled .*1 Held`, overview.section("unfinished"))
+	require.Regexp(t, `1 Preparing .*1 Committed .*1 Due .*1 Scheduled .*1 Held`, overview.section("unfinished"))
 	_, err = b.Void(t.Context(), "held")
 	require.NoError(t, err)
 	b.CancelWaiting()
@@ -158,6 +160,7 @@ func TestLists(t *testing.T) {
 	require.Contains(t, p.get("transfers?account=%22x").body, `value="&#34;x"`)
 
 	many := b.Plant("t", 2*transferhttp.ListPage+7, bson.M{})
+	require.Equal(t, transferhttp.ListPage, strings.Count(p.get("transfers").body, `scope="row"`))
 	ids := p.walk("transfers", "transfer")
 	require.Len(t, ids, len(many)+5)
 	require.Len(t, slices.Compact(slices.Sorted(slices.Values(ids))), len(many)+5)
@@ -375,12 +378,16 @@ func TestAReaderMayLeave(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 10, 0)
 	h := transferhttp.Handler(b.Coordinator)
-	p := mount(t, h)
+	var arrived atomic.Int64
+	p := mount(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		arrived.Add(1)
+		h.ServeHTTP(w, r)
+	}))
 	done := transferhttp.OccupyReads(h)
 	leaving, leave := context.WithCancel(t.Context())
 	request, err := http.NewRequestWithContext(leaving, http.MethodGet, p.URL+prefix+"/", nil)
 	require.NoError(t, err)
-	first, second := make(chan error, 1), make(chan int, 1)
+	first := make(chan error, 1)
 	go func() {
 		response, err := http.DefaultClient.Do(request)
 		if err == nil {
@@ -389,11 +396,17 @@ func TestAReaderMayLeave(t *testing.T) {
 		first <- err
 	}()
 	require.Eventually(t, func() bool { return transferhttp.Looking(h) }, time.Minute, time.Millisecond)
-	go func() { second <- p.ask(http.MethodGet, "./").StatusCode }()
+	const others = 30 // some of which wait for the look by the time that the first one leaves
+	var all sync.WaitGroup
+	for range others {
+		all.Go(func() { assert.Equal(t, http.StatusOK, p.ask(http.MethodGet, "./").StatusCode) })
+	}
+	require.Eventually(t, func() bool { return arrived.Load() == 1+others }, time.Minute, time.Millisecond)
 	leave()
 	require.ErrorIs(t, <-first, context.Canceled)
+	require.Eventually(t, func() bool { return transferhttp.Looking(h) }, time.Minute, time.Millisecond)
 	done()
-	require.Equal(t, http.StatusOK, <-second)
+	all.Wait()
 }
 
 // No more pages than a few read from the server at once; those that don't get a place in

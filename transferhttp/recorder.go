@@ -2,6 +2,7 @@ package transferhttp
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 
@@ -195,10 +196,10 @@ func (r *Recorder) transferDone(info transfer.TransferInfo) {
 // context.
 func kept(info transfer.TransferInfo) transfer.TransferInfo {
 	info.Context = context.Background()
-	info.ID = clip(info.ID, maxIDBytes)
+	info.ID = strings.Clone(clip(info.ID, maxIDBytes)) // which may be a part of something long
 	info.Stages = append([]transfer.Stage(nil), info.Stages[:min(len(info.Stages), maxStages)]...)
 	if info.Err != nil {
-		info.Err = keptError(clip(info.Err.Error(), maxErrorBytes))
+		info.Err = keptError(strings.Clone(clip(info.Err.Error(), maxErrorBytes)))
 	}
 	return info
 }
