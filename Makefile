@@ -65,7 +65,7 @@ browser: ## Chromium, for the tests of the window, where there is no browser and
 		if command -v $$name >/dev/null; then exit 0; fi; \
 	done; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; \
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; } || true; \
 	fi
 
 versions: ## a share of the tests on other versions of MongoDB: VERSIONS="7.0 8.0" where Docker has them

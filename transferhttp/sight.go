@@ -22,6 +22,8 @@ const (
 	leastAge   = time.Second
 	restFactor = 10
 	mostAge    = time.Minute
+	// healthShare is the part of a page's time in which all servers have to answer.
+	healthShare = 4
 )
 
 // sight is what the overview shows of the server.
@@ -120,9 +122,6 @@ func (w *window) look(ctx context.Context) (*sight, error) {
 	if seen.Stats, err = w.coordinator.Stats(ctx); err != nil {
 		return nil, err
 	}
-	if err := w.coordinator.Healthy(ctx); err != nil {
-		seen.Unhealthy = clip(err.Error(), maxTroubleBytes)
-	}
 	any := func(transfer.Record) bool { return true }
 	late := func(r transfer.Record) bool { return r.Stuck == nil && !r.Held }
 	var stuck, overdue, decided, preparing, due, undelivered group
@@ -159,8 +158,21 @@ func (w *window) look(ctx context.Context) (*sight, error) {
 			seen.GivenUp++
 		}
 	}
+	seen.Unhealthy = w.unhealthy(ctx)
 	seen.At = w.now()
 	return seen, nil
+}
+
+// unhealthy returns why the Coordinator can't work, "" if it can.
+// It comes last, and doesn't take all of the time: a ledger on another server may be
+// away, and what is stored about the transfers is shown all the same.
+func (w *window) unhealthy(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, w.limit/healthShare)
+	defer cancel()
+	if err := w.coordinator.Healthy(ctx); err != nil {
+		return clip(err.Error(), maxTroubleBytes)
+	}
+	return ""
 }
 
 // isDue reports whether a submitted transfer should have been begun a while ago.

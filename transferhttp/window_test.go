@@ -327,3 +327,28 @@ func TestServerAway(t *testing.T) {
 	require.NoError(t, c.Close(t.Context()))
 	require.Equal(t, http.StatusServiceUnavailable, p.ask(http.MethodGet, "transfers").StatusCode, "closed")
 }
+
+// Where only the server of another ledger is away, the overview says so, and shows the
+// rest; the pages that need that server say that it is away.
+func TestOtherServerAway(t *testing.T) {
+	t.Parallel()
+	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://127.0.0.1:1/?directConnection=true"))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Disconnect(context.Background()) })
+	b := bank.New(t, 10, 0).WithIndexes()
+	b.MustMove("t", 1)
+	b.MustHold("overdue", 1, time.Hour)
+	b.Expire("overdue")
+	c := b.NewCoordinator(b.DB, transfer.WithLedger("far", client.Database("far").Collection("accounts")))
+	p := open(t, c, transferhttp.WithLimit(2*time.Second))
+	attention := p.get("./").section("attention")
+	require.Contains(t, attention, "Not healthy:")
+	require.Contains(t, attention, "Overdue holds 1")
+	require.NotContains(t, attention, "Nothing is stuck")
+	require.Contains(t, p.get("transfer?id=t").section("explained"), "settled")
+	require.Equal(t, http.StatusServiceUnavailable, p.ask(http.MethodGet, "account?id=a&ledger=far").StatusCode)
+	require.Equal(t, http.StatusServiceUnavailable, p.ask(http.MethodGet, "accounts?ledger=far").StatusCode)
+	_, err = b.Void(t.Context(), "overdue")
+	require.NoError(t, err)
+	b.CheckBooks(bank.Balances(10, 0))
+}
