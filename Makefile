@@ -2,9 +2,10 @@
 
 LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 VULN := golang.org/x/vuln/cmd/govulncheck@v1.8.0
-NESTED := cmd/transferctl examples/demo examples/events internal/bench internal/mongotest/container transferotel
+NESTED := cmd/transferctl examples/demo examples/events internal/bench internal/mongotest/container \
+	transferhttp/browsertest transferotel
 # Nested modules whose tests come with the others.
-TESTED := cmd/transferctl examples/events transferotel
+TESTED := cmd/transferctl examples/events transferhttp/browsertest transferotel
 STORIES := order hold marketplace refund statements
 CACHE := $(CURDIR)/.cache
 SERVER := go run ./internal/mongotest/withmongo
@@ -40,24 +41,33 @@ SINGLE := $(SINGLE)|NothingEarlier|ClosingAmong|ClosingReads|ClosingApart|PaidIn
 # Packages that are the same on each version: they break servers, or look at the library
 # more than at the server.
 EQUAL := $(RATES)|/examples|/internal/(chaos|engine|fences|inspection|lookout|money|mongotest)
-EQUAL := $(EQUAL)|/internal/(protocol|recovery|simulate|soak|words)
+EQUAL := $(EQUAL)|/internal/(protocol|recovery|simulate|soak|words)|/transferhttp
 EQUAL := $(EQUAL)|/systemtest/(docs|faults|linearizable|poison|rights|servers|texts|waiters)
 # Tests of the others that take long, and are the same on each version, too.
 LONG := EveryMessage|Failovers|TwoServers|Away|Silence|LostAnswer|UnderLoad|UnderAllVerbs|HoldsUp|Ledger
 LONG := $(LONG)|Dead|Repair|GivenUp|Fuzz|Example|HarmfulCollectionsAreRefused/clustered
 
-.PHONY: help test versions race demo stories bench claims baseline bench-quick simulate search teeth \
+.PHONY: help test browser versions race demo stories bench claims baseline bench-quick simulate search teeth \
 	chaos soak-service soak share overload fuzz driver lint vulncheck
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-13s %s\n", $$1, $$2 }' Makefile
 
-test: ## all tests, on a real MongoDB server
+test: browser ## all tests, on a real MongoDB server
 	$(SERVER) sh -ec ' \
 		go test -p 4 -timeout 30m $$(go list ./... | grep -E "$(FIRST)") \
 			$$(go list ./... | grep -vE "$(FIRST)|$(RATES)|$(BESIDE)"); \
 		for module in $(TESTED); do (cd $$module && go test -timeout 10m ./...); done; \
 		go test -p 3 -timeout 30m .$(RATES)/... $$(go list ./... | grep -E "$(BESIDE)")'
+
+# Where it can't install a browser, the tests that need one fail, and say what to do.
+browser: ## Chromium, for the tests of the window, where there is no browser and apt-get may install it
+	@for name in chromium chromium-browser google-chrome google-chrome-stable chrome headless_shell; do \
+		if command -v $$name >/dev/null; then exit 0; fi; \
+	done; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; } || true; \
+	fi
 
 versions: ## a share of the tests on other versions of MongoDB: VERSIONS="7.0 8.0" where Docker has them
 	@set -e; for version in $(VERSIONS); do \

@@ -299,8 +299,8 @@ func errorsOf(errs ...error) error {
 	return nil
 }
 
-// The first edition of the tutorial names accounts by a field name. Transfers name them by
-// their _id.
+// The first edition of the tutorial names accounts by a field name. Transfers name them
+// by their _id.
 func TestConvertAccountsByName(t *testing.T) {
 	t.Parallel()
 	b := bank.NewBare(t)

@@ -1,0 +1,59 @@
+package browsertest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/mongotransfer/transfer/internal/mongotest"
+)
+
+// advice is what to do where there is no browser: tests that silently don't run are worse
+// than tests that fail.
+const advice = `browsertest: there is no Chromium on the PATH.
+On Debian and Ubuntu, as root: make browser
+Elsewhere: install Chromium or Chrome, under one of the names chromium, chromium-browser, google-chrome, chrome`
+
+// browser is the context of the one browser of all tests, each of which has a tab of its
+// own.
+// It is a package variable because TestMain has no other way to pass something to the
+// tests.
+var browser context.Context //nolint:gochecknoglobals // see above
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	path := browserPath()
+	if path == "" {
+		fmt.Fprintln(os.Stderr, advice)
+		return 1
+	}
+	options := []chromedp.ExecAllocatorOption{chromedp.ExecPath(path), chromedp.Headless, chromedp.DisableGPU}
+	if os.Geteuid() == 0 {
+		options = append(options, chromedp.NoSandbox) // which Chromium refuses to start with as root
+	}
+	allocator, end := chromedp.NewExecAllocator(context.Background(), options...)
+	defer end()
+	ctx, cancel := chromedp.NewContext(allocator)
+	defer cancel()
+	if err := chromedp.Do(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "browsertest:", path, "doesn't start:", err)
+		return 1
+	}
+	browser = ctx
+	return mongotest.Main(m)
+}
+
+// browserPath returns where the browser is, or "".
+func browserPath() string {
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "headless_shell"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	return ""
+}

@@ -1,0 +1,112 @@
+package browsertest
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/page"
+	"github.com/stretchr/testify/require"
+)
+
+// withID returns the address of a page about an ID.
+func withID(page, id string) string { return page + "?" + url.Values{"id": {id}}.Encode() }
+
+// maxLists is how many lists of transfers are looked at, which are all alike.
+const maxLists = 20
+
+// No script runs but the window's, nothing is asked for elsewhere, and the browser has
+// nothing to complain about, whatever IDs and metadata are.
+// That doesn't hang on the policy: it is the same where the browser doesn't heed it.
+func TestNoForeignScriptRuns(t *testing.T) {
+	t.Parallel()
+	s, _ := newHostileScene(t)
+	for name, bypass := range map[string]bool{"with the policy": false, "without the policy": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newTab(t, s.root)
+			call(b, page.SetBypassCSP, page.SetBypassCSPParams{Enabled: bypass})
+			shown := map[string]int{}
+			seen, waiting := map[string]bool{}, []string{"./"}
+			for len(waiting) > 0 {
+				address := waiting[0]
+				waiting = waiting[1:]
+				if seen[address] || strings.Contains(address, "still=1") {
+					continue
+				}
+				seen[address] = true
+				kind, _, _ := strings.Cut(address, "?")
+				if shown[kind]++; kind == "transfers" && shown[kind] > maxLists {
+					continue
+				}
+				b.goTo(address)
+				require.Equal(t, 1, b.number("main h1"), address)
+				require.Zero(t, b.number("iframe, img, style, base, object, embed, [onclick], [style]"), address)
+				require.LessOrEqual(t, b.number("script"), 1)
+				waiting = append(waiting, b.links()...)
+			}
+			b.requireQuiet()
+			require.Equal(t, len(hostile()), shown["transfer"])
+			require.Equal(t, len(hostile())+2, shown["account"], "the hostile ones, a and b")
+		})
+	}
+}
+
+// A link that the reader follows leads to the page of its ID, whatever that is.
+func TestLinksLeadToTheirIDs(t *testing.T) {
+	t.Parallel()
+	s, ids := newHostileScene(t)
+	b := newTab(t, s.root)
+	for _, id := range ids {
+		b.goTo(withID("transfer", id))
+		require.Equal(t, []string{id}, b.parameters(`main a[href^="transfers?reverses="]`, "reverses"))
+		for _, list := range []string{"transfers", "accounts"} {
+			b.goTo(list)
+			kind := strings.TrimSuffix(list, "s")
+			require.Contains(t, b.parameters(`main a[href^="`+kind+`?"]`, "id"), id)
+		}
+	}
+	b.requireQuiet()
+}
+
+// What a reader types is looked up as it is.
+func TestFind(t *testing.T) {
+	t.Parallel()
+	s, ids := newHostileScene(t)
+	b := newTab(t, s.root)
+	for _, id := range ids[:3] {
+		for _, kind := range []string{"transfer", "account"} {
+			b.goTo("accounts")
+			input := `document.getElementById("find-` + kind + `")`
+			eval[string](b, input+`.value = `+quoted(id))
+			b.run(input + `.form.requestSubmit()`)
+			b.await(`location.pathname.endsWith("/` + kind + `") && document.querySelector("main h1 bdi")?.textContent === ` + quoted(id))
+		}
+	}
+	b.requireQuiet()
+}
+
+// Without scripts every page shows the same, and the overview refreshes itself.
+func TestWithoutScripts(t *testing.T) {
+	t.Parallel()
+	s, ids := newHostileScene(t)
+	b, plain := newTab(t, s.root), newTab(t, s.root)
+	call(plain, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+	// What the recorder shows changes with the time.
+	structure := `Array.from(
+		document.querySelectorAll("h1, main form label, section:not([aria-labelledby=lately]) :is(h2, h3, a, [scope=row])"),
+		(e) => e.textContent)`
+	for _, address := range s.pages(ids[0], ids[1]) {
+		b.goTo(address)
+		plain.goTo(address)
+		require.Equal(t, eval[[]string](b, structure), eval[[]string](plain, structure), address)
+	}
+	plain.goTo("./")
+	loads := plain.count()
+	require.Eventually(t, func() bool { return plain.count() > loads }, eventually, 50*time.Millisecond, "the overview asks for itself again")
+	plain.goTo("./?still=1")
+	require.Zero(t, plain.number("noscript"))
+	plain.requireQuiet()
+}

@@ -1,0 +1,55 @@
+package transferhttp
+
+import (
+	"math"
+	"time"
+)
+
+const (
+	// A bucket reaches a quarter of an octave beyond the one before, from 100 µs to some
+	// 100 s.
+	bucketsPerOctave = 4
+	leastDuration    = 100 * time.Microsecond
+	buckets          = 20*bucketsPerOctave + 1
+)
+
+// histogram counts durations by size.
+// What it tells of them is up to a fifth too much.
+type histogram struct {
+	counts [buckets]uint32
+	n      uint64
+}
+
+// add counts a duration.
+func (h *histogram) add(d time.Duration) {
+	h.n++
+	if d <= leastDuration {
+		h.counts[0]++
+		return
+	}
+	i := int(math.Ceil(bucketsPerOctave * math.Log2(float64(d)/float64(leastDuration))))
+	h.counts[min(i, buckets-1)]++
+}
+
+// addAll counts what another one has counted.
+func (h *histogram) addAll(other *histogram) {
+	h.n += other.n
+	for i, n := range other.counts {
+		h.counts[i] += n
+	}
+}
+
+// quantile returns a duration that a share of all does not exceed, and 0 where there are
+// none.
+func (h *histogram) quantile(share float64) time.Duration {
+	if h.n == 0 {
+		return 0
+	}
+	wanted, seen := uint64(math.Ceil(share*float64(h.n))), uint64(0)
+	for i, n := range h.counts {
+		if seen += uint64(n); seen >= wanted {
+			return time.Duration(float64(leastDuration) * math.Exp2(float64(i)/bucketsPerOctave))
+		}
+	}
+	return 0
+}
