@@ -20,8 +20,8 @@
 //     held. Each comes at least once, whichever process dies. Without it, events go to
 //     the log. A database from before the service had events is refused: docs/events.md
 //     says how it is switched over.
-//   - ADMIN_ADDR is the address for those who operate the service: counts, and where a
-//     transfer stands. The default is localhost:8081. Let no client reach it.
+//   - ADMIN_ADDR is the address for those who operate the service: a window, counts, and
+//     where a transfer stands. The default is localhost:8081. Let no client reach it.
 //
 // This command starts the service with a MongoDB server that ends with it:
 //
@@ -93,10 +93,14 @@
 // it for decimals.
 // /livez and /readyz are for the probes of Kubernetes, which docs/operations.md
 // describes.
-// Those who operate the service see what it does, and what keeps a transfer:
+// Those who operate the service open http://localhost:8081 in a browser: it shows
+// what is stuck, rates and latencies, each transfer and each account.
+// They also ask for counts, for what keeps a transfer, and for an audit, as a job does
+// each night:
 //
 //	curl localhost:8081/debug/vars
 //	curl localhost:8081/explain/order-17
+//	curl --fail-with-body -X POST localhost:8081/audit
 package main
 
 import (
@@ -117,6 +121,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/transferhttp"
 )
 
 const (
@@ -213,11 +218,11 @@ type process struct {
 // At the end it accepts no new requests, finishes those in progress, stops the worker,
 // and finishes the worker's transfers, in this order.
 func (p process) serve(ctx context.Context, listener, admin net.Listener) (err error) {
-	counts := new(metrics)
+	counts, recorder := new(metrics), transferhttp.NewRecorder()
 	h := newHandler(nil, p.clientHeader, p.log)
 	h.webhook = p.webhook
 	coord, err := transfer.NewCoordinator(p.db,
-		transfer.WithLogger(p.log), transfer.WithStallThreshold(p.stall), transfer.WithObserver(counts.observer()),
+		transfer.WithLogger(p.log), transfer.WithStallThreshold(p.stall), transfer.WithObserver(recorder.Observer(counts.observer())),
 		transfer.WithEvents(transfer.EventHandler{Handle: h.deliver}))
 	if err != nil {
 		return errors.Join(err, listener.Close(), admin.Close())
@@ -229,7 +234,7 @@ func (p process) serve(ctx context.Context, listener, admin net.Listener) (err e
 		err = errors.Join(err, coord.Close(ctx))
 	}()
 	failures := make(chan error, 3)
-	watched := start(newAdmin(coord, counts), admin, failures)
+	watched := start(newAdmin(coord, counts, recorder), admin, failures)
 	defer func() { err = errors.Join(err, watched.Close()) }()
 	server := start(h, listener, failures)
 	defer func() {
