@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -227,7 +228,8 @@ func (c *Coordinator) Close(ctx context.Context) error {
 // Healthy reports whether this Coordinator can work: the servers of all its collections
 // answer, and a [Coordinator.Run] that was started still works.
 // That is more than that it has not returned: it has lately found out what there is to
-// do, and done it.
+// do, and done it; and where it delivers events, it has lately found out which are due.
+// A handler that fails is no reason.
 // Where no Run was started, or its context has ended, the servers alone count.
 // It asks each server once, by a command that needs no right, and waits no longer than
 // 5 s, or until ctx ends.
@@ -254,7 +256,7 @@ func (c *Coordinator) Healthy(ctx context.Context) error {
 	if err := c.catalog.ServersAnswer(ctx); err != nil {
 		return named(err)
 	}
-	return withCause(c.health.Check(), c.closedError())
+	return withCause(cmp.Or(c.health.Check(), c.outbox.Check()), c.closedError())
 }
 
 // checkContext refuses a nil context.

@@ -146,9 +146,10 @@ type TakeoverInfo struct {
 	Takeovers int
 }
 
-// EventInfo is an attempt to deliver an event.
+// EventInfo is an attempt to deliver an event, or that one was given up because the last
+// attempt has not come back.
 type EventInfo struct {
-	// Context is that of the handler.
+	// Context is that of the handler, or of Run where there was none.
 	Context context.Context
 	// ID is the event's, and Transfer the ID of its transfer.
 	ID, Transfer string

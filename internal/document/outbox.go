@@ -90,8 +90,9 @@ type Undelivered struct {
 	// Due is when a worker may take it in hand.
 	// It is the zero time for one that was given up.
 	Due time.Time
-	// By is the lease of who has it in hand, zero if nobody has had it since the latest
-	// failure.
+	// By is the lease of who has it in hand, or has given it up because the one before
+	// had not come back.
+	// It is zero if nobody has had it since the latest failure.
 	By bson.ObjectID
 	// Attempts counts the deliveries that were begun.
 	Attempts int64

@@ -18,6 +18,7 @@ var (
 	errDeaf   = errors.New("the handler has not come back in time")
 	errPanic  = errors.New("the handler has panicked")
 	errExited = errors.New("the handler has ended its goroutine")
+	errLost   = errors.New("whoever had it in hand has not come back")
 )
 
 // deliver calls the handler of an event in hand, and marks what became of it.
@@ -46,7 +47,7 @@ func (r *run) report(e item, err error) {
 		slog.String(words.KeyTransfer, words.Clip(e.Transfer.ID)), slog.String(words.KeyEvent, string(e.Kind)),
 		slog.Int(words.KeyAttempt, e.Attempt), slog.Any(words.KeyCause, err),
 	}
-	if e.Attempt >= r.MaxAttempts {
+	if e.lost || e.Attempt >= r.MaxAttempts {
 		r.Log.LogAttrs(r.handling, slog.LevelWarn, "an event was given up: see Query.Undelivered and Redeliver", attrs...)
 		return
 	}
@@ -58,6 +59,15 @@ func (r *run) report(e item, err error) {
 	}
 	r.mu.Unlock()
 	r.trouble(r.handling, "an event was not delivered: it is tried again", append(attrs, slog.Duration(words.KeyPause, wait))...)
+}
+
+// reportLost reports that an event was given up because its last attempt has not ended:
+// as a rule because the process was killed meanwhile.
+func (r *run) reportLost(e item) {
+	r.report(e, errLost)
+	if r.Done != nil {
+		r.Done(Attempt{Event: e.Event, Context: r.handling, Err: errLost, GivenUp: true})
+	}
 }
 
 // enter waits until a handler may begin. It reports false where that takes so long that

@@ -32,6 +32,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/queries"
 	"github.com/mongotransfer/transfer/internal/wire"
+	"github.com/mongotransfer/transfer/internal/words"
 )
 
 const (
@@ -119,6 +120,7 @@ type Outbox struct {
 	deaf    chan struct{} // for each handler that goes on after its time
 
 	mu     sync.Mutex
+	runs   map[*run]search      // how those do that have not ended
 	warned map[string]time.Time // when a trouble was last logged as a warning
 	due    time.Time            // when something that has failed here is due; zero: not known
 	soon   chan struct{}        // receives a value when a search is worth while
@@ -131,6 +133,7 @@ func New(settings Settings) *Outbox {
 		running:  make(chan struct{}, width),
 		retried:  make(chan struct{}, retryWidth),
 		deaf:     make(chan struct{}, maxDeaf),
+		runs:     map[*run]search{},
 		warned:   map[string]time.Time{},
 		soon:     make(chan struct{}, 1),
 	}
@@ -160,10 +163,11 @@ type item struct {
 	Event
 	by    bson.ObjectID
 	since time.Time
+	lost  bool // given up, because who had it in hand has not come back
 }
 
-// read returns the events of some transfers that are in hand by a lease. It leaves out
-// what somebody else has got meanwhile, and what can't be read.
+// read returns the events of some transfers that are in hand by a lease, or were given up
+// by it. It leaves out what somebody else has got meanwhile, and what can't be read.
 func (o *Outbox) read(ctx context.Context, b batch) ([]item, error) {
 	from := o.Catalog.Majority
 	if o.Catalog.Routed(o.Catalog.Transfers) {
@@ -177,11 +181,13 @@ func (o *Outbox) read(ctx context.Context, b batch) ([]item, error) {
 	for _, stored := range found {
 		t, err := document.DecodeTransfer(stored)
 		if err != nil {
+			o.trouble(ctx, "a transfer can't be read, so its events are not delivered",
+				slog.String(words.KeyTransfer, words.Clip(t.ID)), slog.Any(words.KeyCause, err))
 			continue
 		}
 		for _, u := range t.Undelivered() {
 			if u.By == b.by {
-				items = append(items, item{Event{t, u.Kind, u.At, int(u.Attempts)}, b.by, b.since})
+				items = append(items, item{Event{t, u.Kind, u.At, int(u.Attempts)}, b.by, b.since, u.GivenUp})
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,6 +37,8 @@ func (o *Outbox) begin(ctx context.Context) *run {
 	r.storing, r.stopStores = context.WithCancel(lasting)
 	searching, stopSearch := context.WithCancel(ctx)
 	r.stopSearch = stopSearch
+	o.beginChecks(r)
+	context.AfterFunc(searching, func() { o.endChecks(r) })
 	r.marks.begin(r)
 	o.Hand.enter()
 	r.loops.Go(r.takeLeft)
@@ -97,6 +100,7 @@ func (r *run) searchUntil(ctx context.Context) {
 	for beyond := 0; ctx.Err() == nil; {
 		pause := searchPeriod
 		got, err := r.search(ctx, beyond)
+		r.searched(err)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -161,15 +165,18 @@ func (r *run) search(ctx context.Context, beyond int) (found, error) {
 	}
 	left = 0
 	b := batch{by: bson.NewObjectID(), since: r.Now(), ids: ids}
-	items, err := r.claim(b)
+	items, lost, err := r.claim(b)
 	r.dispatch(items, room)
-	return found{more: len(ids) == room, passed: max(0, len(ids)-len(items))}, err
+	for _, e := range lost {
+		r.reportLost(e)
+	}
+	return found{more: len(ids) == room, passed: max(0, len(ids)-len(items)-len(lost))}, err
 }
 
 // claim takes the events of a batch in hand that are due, and returns those that it has
-// got. It looks for them even where the answer was lost: nobody else takes what it has
-// got before the lease has run out.
-func (r *run) claim(b batch) (items []item, err error) {
+// got, and those that it has given up. It looks for them even where the answer was lost:
+// nobody else takes what it has got before the lease has run out.
+func (r *run) claim(b batch) (items, lost []item, err error) {
 	ctx, cancel := context.WithTimeout(r.storing, startLimit)
 	defer cancel()
 	transfers := r.Catalog.Transfers
@@ -180,14 +187,26 @@ func (r *run) claim(b batch) (items []item, err error) {
 	wire.InSession(ctx, transfers, func(ctx context.Context) {
 		done := wire.UpdateAll(ctx, transfers, takes)
 		if len(takes) == 1 && refusedByOne(done.Verdicts[0], b.ids) {
-			done = wire.UpdateAll(ctx, transfers, takeEach(b, r.MaxAttempts))
+			takes = takeEach(b, r.MaxAttempts)
+			done = wire.UpdateAll(ctx, transfers, takes)
 		}
 		items, err = r.read(ctx, b)
-		if refusal := done.Verdicts[0].Err; err == nil && len(items) == 0 && !isStatementError(refusal) {
-			err = refusal
+		for i, verdict := range done.Verdicts {
+			switch {
+			case isStatementError(verdict.Err):
+				r.trouble(ctx, "the server refuses to have an event taken in hand: it is not delivered",
+					slog.String(words.KeyTransfer, words.Clip(takes[i].IDs[0])), slog.Any(words.KeyCause, verdict.Err))
+			case err == nil && len(items) == 0:
+				err = verdict.Err
+			}
 		}
 	})
-	return items, err
+	for _, e := range items {
+		if e.lost {
+			lost = append(lost, e)
+		}
+	}
+	return slices.DeleteFunc(items, func(e item) bool { return e.lost }), lost, err
 }
 
 // takeEach takes the events of each transfer by a statement of its own, as it has to be

@@ -67,7 +67,8 @@ func (d Delivery) Update() (filter bson.D, update bson.A) {
 }
 
 // Take takes the events of some transfers in hand that are due. One that was tried as
-// often as most allows is given up instead: who had it in hand has not come back.
+// often as most allows is given up instead: who had it in hand has not come back. It
+// keeps the lease, by which whoever has given it up finds it.
 func Take(ids []string, by bson.ObjectID, most int) Delivery {
 	due := bson.D{{Key: "$and", Value: bson.A{
 		bson.D{{Key: "$eq", Value: bson.A{bson.D{{Key: "$type", Value: "$$e.due"}}, "date"}}},
@@ -79,7 +80,8 @@ func Take(ids []string, by bson.ObjectID, most int) Delivery {
 		{Key: "attempts", Value: bson.D{{Key: "$add", Value: bson.A{attempts(), 1}}}},
 	})
 	tried := bson.D{{Key: "$gte", Value: bson.A{attempts(), most}}}
-	entry := either(due, either(tried, rest(attempts(), givenUp()), taken), "$$e")
+	lost := merged(bson.D{{Key: "due", Value: givenUp()}, {Key: "by", Value: by}})
+	entry := either(due, either(tried, lost, taken), "$$e")
 	return Delivery{
 		IDs:    ids,
 		where:  append(document.AwaitsDelivery(), isArray()),
@@ -127,7 +129,10 @@ func Undone(ids []string, kind document.EventKind, leases []bson.ObjectID) Deliv
 // Redeliver has all events of a transfer tried from the beginning that nobody has in
 // hand. What is to be purged waits for that again.
 func Redeliver(id string) Delivery {
-	waits := bson.D{{Key: "$eq", Value: bson.A{bson.D{{Key: "$type", Value: "$$e.by"}}, "missing"}}}
+	waits := bson.D{{Key: "$or", Value: bson.A{
+		bson.D{{Key: "$eq", Value: bson.A{bson.D{{Key: "$type", Value: "$$e.by"}}, "missing"}}},
+		wasGivenUp(),
+	}}}
 	entry := either(waits, rest(0, "$$NOW"), "$$e")
 	postponed := bson.D{
 		{Key: "outbox", Value: each(entry)},
@@ -169,6 +174,11 @@ func attempts() bson.D {
 // givenUp is the time of an event that is not tried any more. It is behind all times.
 func givenUp() bson.D { return bson.D{{Key: "$literal", Value: bson.MaxKey{}}} }
 
+// wasGivenUp is the condition that the entry has the time of givenUp.
+func wasGivenUp() bson.D {
+	return bson.D{{Key: "$eq", Value: bson.A{bson.D{{Key: "$type", Value: "$$e.due"}}, "maxKey"}}}
+}
+
 // later is the server's time, and some milliseconds.
 func later(milliseconds int64) bson.D {
 	return bson.D{{Key: "$add", Value: bson.A{"$$NOW", milliseconds}}}
@@ -204,7 +214,7 @@ func each(entry any) bson.D {
 func settled(outbox any) bson.A {
 	over := bson.D{{Key: "$allElementsTrue", Value: bson.A{bson.D{{Key: "$map", Value: bson.D{
 		{Key: "input", Value: bson.D{{Key: "$ifNull", Value: bson.A{"$outbox", bson.A{}}}}}, {Key: "as", Value: "e"},
-		{Key: "in", Value: bson.D{{Key: "$eq", Value: bson.A{bson.D{{Key: "$type", Value: "$$e.due"}}, "maxKey"}}}},
+		{Key: "in", Value: wasGivenUp()},
 	}}}}}}
 	empty := bson.D{{Key: "$eq", Value: bson.A{"$outbox", bson.A{}}}}
 	return bson.A{

@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mongotransfer/transfer"
 	"github.com/mongotransfer/transfer/internal/mongotest"
 )
 
@@ -22,11 +23,11 @@ type Replicated struct {
 
 // NewReplicated returns a bank without accounts in a database of the set, with its
 // indexes.
-func NewReplicated(t *testing.T, set *mongotest.Set, database string) Replicated {
+func NewReplicated(t *testing.T, set *mongotest.Set, database string, opts ...transfer.Option) Replicated {
 	t.Helper()
 	b := Replicated{&Bank{T: t}, set}
 	b.DB = b.Connect(set.URI()).Client().Database(database)
-	b.Coordinator = b.NewCoordinator(b.DB)
+	b.Coordinator = b.NewCoordinator(b.DB, opts...)
 	require.NoError(t, b.Setup(t.Context()))
 	return b
 }

@@ -90,6 +90,38 @@ func TestHealthyWhileRunWorks(t *testing.T) {
 	}
 }
 
+// A Run that delivers no events makes the process unhealthy, although all else works.
+func TestHealthyWhileEventsAreDelivered(t *testing.T) {
+	t.Parallel()
+	set := startSet(t)
+	kinds := []transfer.EventKind{transfer.EventSucceeded}
+	b := bank.NewReplicated(t, set, "health-events", transfer.WithEvents(transfer.EventHandler{Kinds: kinds}))
+	b.OpenAccounts([]int64{100, 0})
+	b.MustMove("pay", 60)
+	handled := make(chan transfer.Event, 10)
+	c := b.NewCoordinator(b.Through(options.Client().SetAppName("worker")), transfer.WithEvents(transfer.EventHandler{
+		Kinds: kinds, Handle: func(_ context.Context, e transfer.Event) error { handled <- e; return nil },
+	}))
+	require.NoError(t, c.Setup(t.Context()))
+	_, err := set.FailPoint(t.Context(), 0, "alwaysOn", bson.D{
+		{Key: "failCommands", Value: bson.A{"update"}}, {Key: "appName", Value: "worker"}, {Key: "errorCode", Value: 2},
+	})
+	require.NoError(t, err)
+	end := bank.InBackground(t, c)
+	require.Eventually(t, func() bool { err = c.Healthy(t.Context()); return err != nil }, eventually, 100*time.Millisecond)
+	require.ErrorContains(t, err, "the worker's search for undelivered events has not succeeded")
+	var refusal mongo.CommandError
+	require.ErrorAs(t, err, &refusal)
+	require.EqualValues(t, 2, refusal.Code)
+	require.Empty(t, handled)
+	_, err = set.FailPoint(t.Context(), 0, "off", nil)
+	require.NoError(t, err)
+	require.Equal(t, "pay:succeeded", bank.Within(t, handled).ID)
+	require.Eventually(t, func() bool { return c.Healthy(t.Context()) == nil }, eventually, 10*time.Millisecond)
+	end()
+	b.CheckBooks(bank.Balances(100, 0))
+}
+
 // A Run that has ended with an error makes the process unhealthy, although its servers
 // answer, until another one is started.
 func TestHealthyAfterRunHasFailed(t *testing.T) {
