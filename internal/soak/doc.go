@@ -13,6 +13,7 @@
 // The webhook to which they send events refuses some, does not answer others, and is late
 // now and then.
 // An audit of the live data comes every ten seconds, and finds nothing.
+// The window of each process is opened every second.
 // With -lasting the first process is spared: its heap and its goroutines must be no more
 // in the last quarter of the time than in the second, but for a fifth and a constant.
 // At the start, and again later, the user of the service has no right to change accounts

@@ -48,7 +48,9 @@ func (r Report) Err() error {
 		return fmt.Errorf("%d findings:\n%s", len(r.Findings), strings.Join(r.Findings, "\n"))
 	}
 	var missing []error
-	for _, what := range []string{"killed", "restarted", "right granted", "requests that met the missing right", "events delivered"} {
+	for _, what := range []string{
+		"killed", "restarted", "right granted", "requests that met the missing right", "events delivered", "pages of the window",
+	} {
 		if r.Faults[what] == 0 {
 			missing = append(missing, fmt.Errorf("no process was, or no request: %s", what))
 		}

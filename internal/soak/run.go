@@ -220,21 +220,25 @@ func (r *run) open(ctx context.Context) error {
 
 func account(n int) string { return fmt.Sprintf("account-%d", n) }
 
-// watched runs the storm, and meanwhile audits, and looks at what the processes need.
+// watched runs the storm, and meanwhile audits, opens the windows, and looks at what the
+// processes need.
 func (r *run) watched(ctx context.Context) (findings []string, err error) {
 	watching, end := context.WithCancel(ctx)
 	defer end()
 	var looks sync.WaitGroup
 	defer looks.Wait()
 	looks.Go(func() { r.usage.watch(watching, r.slots) })
-	var audits int
+	var audits, pages int
 	var audited error
+	var amiss []string
+	looks.Go(func() { amiss, pages = r.windows(watching) })
 	looks.Go(func() { findings, audits, audited = r.auditLive(watching) })
 	err = r.storm(ctx)
 	end()
 	looks.Wait()
 	r.counts["audits while the processes worked"] = audits
-	return findings, errors.Join(err, audited)
+	r.counts["pages of the window"] = pages
+	return append(findings, amiss...), errors.Join(err, audited)
 }
 
 // mortal returns the processes that may be killed and restarted.
