@@ -13,7 +13,6 @@ import (
 
 	"github.com/mongotransfer/transfer"
 	"github.com/mongotransfer/transfer/internal/memory"
-	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
 const (
@@ -21,12 +20,6 @@ const (
 	fakeDatabase = "fake"
 	// fakeTransfers is the namespace of its transfers.
 	fakeTransfers = fakeDatabase + ".transfers"
-	// workLimit is how long a fake's worker may take for what is due.
-	workLimit = 10 * time.Second
-	// workPause is the time between two looks whether it has done all of it.
-	workPause = time.Millisecond
-	// lookPause is the time between two looks for more of it while somebody waits.
-	lookPause = 10 * time.Millisecond
 )
 
 // Fake is a coordinator in memory.
@@ -37,15 +30,17 @@ const (
 //
 // What it answers is what a coordinator on a server answers: see the documentation of
 // each method there.
-// Its worker is not always at work: it runs what was submitted, and voids the holds that
-// have expired, while [Fake.Wait] or [Fake.Advance] is called.
+// Its worker is not always at work: it runs what was submitted, voids the holds that have
+// expired, and delivers events, while [Fake.Wait] or [Fake.Advance] is called.
 // So a test sees each step, and what it has submitted can be cancelled for sure.
 type Fake struct {
 	tb     testing.TB
 	server *memory.Server
 	client *mongo.Client
 	opts   []transfer.Option
-	orders orders
+	// delivers says that the fake has a handler of events.
+	delivers bool
+	orders   orders
 
 	mu      sync.Mutex
 	latest  *transfer.Coordinator
@@ -60,6 +55,7 @@ type fakeSettings struct {
 	opts      []transfer.Option
 	ledgers   []string
 	documents []string
+	events    *transfer.EventHandler
 }
 
 // WithLedger gives the fake another ledger, as transfer.WithLedger does.
@@ -73,8 +69,14 @@ func WithDocuments(name string) FakeOption {
 	return func(s *fakeSettings) { s.documents = append(s.documents, name) }
 }
 
+// WithEvents has the fake deliver events, as transfer.WithEvents has a coordinator.
+func WithEvents(h transfer.EventHandler) FakeOption {
+	return func(s *fakeSettings) { s.events = &h }
+}
+
 // WithOptions gives the fake options of a coordinator.
-// Those that name collections are not among them: see [WithLedger] and [WithDocuments].
+// Those that name collections are not among them, nor is transfer.WithEvents: see
+// [WithLedger], [WithDocuments] and [WithEvents].
 func WithOptions(opts ...transfer.Option) FakeOption {
 	return func(s *fakeSettings) { s.opts = append(s.opts, opts...) }
 }
@@ -101,13 +103,32 @@ func NewFake(tb testing.TB, opts ...FakeOption) *Fake {
 	for _, name := range s.documents {
 		f.opts = append(f.opts, transfer.WithDocuments(name, f.Documents(name)))
 	}
+	if s.events != nil {
+		f.opts, f.delivers = append(f.opts, transfer.WithEvents(*s.events)), s.events.Handle != nil
+	}
 	tb.Cleanup(f.end)
 	f.server.Intercept(f.refuse)
 	f.renew()
 	if err := f.latest.Setup(tb.Context()); err != nil {
 		tb.Fatalf("transfertest: %v", err)
 	}
+	if s.events == nil {
+		f.requireNoEvents()
+	}
 	return f
+}
+
+// requireNoEvents ends the test where the note that Setup has written names events of
+// which the fake doesn't know.
+func (f *Fake) requireNoEvents() {
+	f.tb.Helper()
+	named, err := f.server.IDs(fakeTransfers+".transfer", bson.D{{Key: "events", Value: bson.D{{Key: "$ne", Value: nil}}}})
+	if err != nil {
+		f.tb.Fatalf("transfertest: %v", err)
+	}
+	if len(named) > 0 {
+		f.tb.Fatal("transfertest: transfer.WithEvents is no option for WithOptions: use transfertest.WithEvents")
+	}
 }
 
 func (f *Fake) ledger(name string) *mongo.Collection {
@@ -150,8 +171,10 @@ func (f *Fake) coordinator() *transfer.Coordinator {
 func (f *Fake) Now() time.Time { return f.server.Now() }
 
 // Advance lets time pass: it sets the fake's clock ahead.
-// When it returns, the holds that have expired by then are voided, and the transfers that
-// were submitted and have come due are done.
+// When it returns, the holds that have expired by then are voided, the transfers that
+// were submitted and have come due are done, and the events that are due are delivered.
+// One whose handler has failed is due again a second later, and so on: see
+// transfer.WithEvents.
 // Advance(0) lets the worker do what is due now.
 //
 // Whoever has a ledger from before may go on with it. So each call by more than 0 keeps
@@ -176,66 +199,6 @@ func (f *Fake) Advance(d time.Duration) {
 	if err := f.work(ctx); err != nil {
 		f.tb.Errorf("transfertest: what is due could not be done: %v", err)
 	}
-}
-
-// work runs the worker until it has done what is due now.
-func (f *Fake) work(ctx context.Context) error {
-	due, err := f.due()
-	if len(due) == 0 || err != nil {
-		return err
-	}
-	later := bson.D{{Key: "$gt", Value: bson.A{"$notBefore", "$$NOW"}}} // it was put off
-	left := bson.D{
-		{Key: "_id", Value: bson.D{{Key: "$in", Value: due}}}, {Key: "open", Value: true}, {Key: "stuck", Value: nil},
-		{Key: "$nor", Value: bson.A{bson.D{
-			{Key: "state", Value: string(protocol.Initiated)}, {Key: "$expr", Value: later},
-		}}},
-	}
-	working, stop := context.WithCancel(ctx)
-	defer stop()
-	ended := make(chan error, 1)
-	go func() { ended <- f.coordinator().Run(working) }()
-	look := time.NewTicker(workPause)
-	defer look.Stop()
-	for {
-		select {
-		case err := <-ended:
-			return errors.Join(err, ctx.Err())
-		case <-look.C:
-			if ids, err := f.server.IDs(fakeTransfers, left); len(ids) == 0 || err != nil {
-				stop()
-				return errors.Join(err, <-ended)
-			}
-		}
-	}
-}
-
-// workUntil runs the worker again and again, until ctx ends.
-func (f *Fake) workUntil(ctx context.Context) {
-	look := time.NewTicker(lookPause)
-	defer look.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-look.C:
-			_ = f.work(ctx)
-		}
-	}
-}
-
-// due returns the IDs of what the worker has to do: transfers that were submitted and may
-// begin, and holds that have expired.
-func (f *Fake) due() (bson.A, error) {
-	now := bson.NewDateTimeFromTime(f.server.Now())
-	return f.server.IDs(fakeTransfers, bson.D{{Key: "$or", Value: bson.A{
-		bson.D{{Key: "state", Value: string(protocol.Initiated)}, {Key: "notBefore", Value: nil}},
-		bson.D{{Key: "state", Value: string(protocol.Initiated)}, {Key: "notBefore", Value: bson.D{{Key: "$lte", Value: now}}}},
-		bson.D{
-			{Key: "state", Value: string(protocol.Preparing)}, {Key: "hold", Value: true},
-			{Key: "expiresAt", Value: bson.D{{Key: "$lte", Value: now}}},
-		},
-	}}})
 }
 
 // Close closes the fake, as a coordinator is closed.

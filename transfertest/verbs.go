@@ -97,7 +97,8 @@ func (f *Fake) Recover(ctx context.Context, opts ...transfer.RecoverOption) (tra
 	return f.coordinator().Recover(ctx, opts...)
 }
 
-// Redeliver is as that of a Coordinator without events: a fake has none.
+// Redeliver is as that of a Coordinator.
+// The next [Fake.Advance] or [Fake.Wait] delivers.
 func (f *Fake) Redeliver(ctx context.Context, transferID string) error {
 	return f.coordinator().Redeliver(ctx, transferID)
 }

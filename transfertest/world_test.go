@@ -130,10 +130,15 @@ func (w *world) serverTime() time.Time {
 // anyDue reports whether something is left for a worker that is stored as due by a time.
 func (w *world) anyDue(by time.Time) bool {
 	later := bson.D{{Key: "$gt", Value: by}}
-	n, err := w.transfers().CountDocuments(w.t.Context(), bson.D{{Key: "open", Value: true}, {Key: "$nor", Value: bson.A{
+	unfinished := bson.D{{Key: "open", Value: true}, {Key: "$nor", Value: bson.A{
 		bson.D{{Key: "state", Value: string(transfer.StateInitiated)}, {Key: "notBefore", Value: later}},
 		bson.D{{Key: "state", Value: string(transfer.StatePreparing)}, {Key: "hold", Value: true}, {Key: "expiresAt", Value: later}},
-	}}})
+	}}}
+	inHand := bson.D{{Key: "due", Value: bson.D{{Key: "$type", Value: "date"}}}, {Key: "by", Value: bson.D{{Key: "$exists", Value: true}}}}
+	undelivered := bson.D{{Key: "outbox", Value: bson.D{{Key: "$elemMatch", Value: bson.D{
+		{Key: "$or", Value: bson.A{bson.D{{Key: "due", Value: bson.D{{Key: "$lte", Value: by}}}}, inHand}},
+	}}}}}
+	n, err := w.transfers().CountDocuments(w.t.Context(), bson.D{{Key: "$or", Value: bson.A{unfinished, undelivered}}})
 	require.NoError(w.t, err)
 	return n > 0
 }
@@ -159,8 +164,12 @@ func (w *world) stall(id string, state transfer.State, more ...bson.E) {
 // inMemory returns a world in a fake.
 func inMemory(t *testing.T, more ...transfer.Option) *world {
 	t.Helper()
-	f := transfertest.NewFake(t, transfertest.WithLedger("eu"), transfertest.WithDocuments("orders"),
-		transfertest.WithOptions(options(more)...))
+	return inMemoryWith(t, transfertest.WithOptions(options(more)...))
+}
+
+func inMemoryWith(t *testing.T, more ...transfertest.FakeOption) *world {
+	t.Helper()
+	f := transfertest.NewFake(t, append(more, transfertest.WithLedger("eu"), transfertest.WithDocuments("orders"))...)
 	return &world{t: t, verbs: f, fake: f, documents: f.Documents("orders"), pass: f.Advance}
 }
 
@@ -226,6 +235,10 @@ func plain(rec transfer.Record) transfer.Record {
 		if !at.IsZero() {
 			*at = time.Unix(0, 0).UTC()
 		}
+	}
+	rec.Undelivered = slices.Clone(rec.Undelivered)
+	for i := range rec.Undelivered {
+		rec.Undelivered[i].At = time.Time{}
 	}
 	if rec.Owner != "" {
 		rec.Owner = "somebody"

@@ -37,6 +37,59 @@ func sum(a, b any, subtract bool) (any, error) {
 	return wholeSum(a, b, total.Num())
 }
 
+// maxPower is up to which exponent a power is counted as a whole number: none fits in a
+// long beyond it.
+const maxPower = 64
+
+// combined multiplies two numbers, or raises one to the power of the other. The result is
+// a double where one of them is, or where a long doesn't hold it.
+func combined(operator string, operands bson.A) (any, error) {
+	if len(operands) != 2 {
+		return nil, refuse(codeOperands, "%s needs two numbers here, and not %d", operator, len(operands))
+	}
+	a, b := operands[0], operands[1]
+	switch {
+	case rankOf(a) == rankNull || rankOf(b) == rankNull:
+		return nil, nil
+	case rankOf(a) != rankNumber || rankOf(b) != rankNumber, typeOf(a) == "decimal" || typeOf(b) == "decimal":
+		return nil, refuse(codeNotSupported, "the server in memory has no %s of a %s and a %s", operator, typeOf(a), typeOf(b))
+	case operator == "$pow" && asDouble(a) < 2:
+		return nil, refuse(codeNotSupported, "the server in memory has no $pow of %v", a)
+	case typeOf(a) != "double" && typeOf(b) != "double":
+		p, _ := exact(a)
+		q, _ := exact(b)
+		if result := combinedWhole(operator, p.Num(), q.Num()); result != nil {
+			if whole, err := wholeSum(a, b, result); err == nil {
+				return whole, nil
+			}
+		}
+	}
+	if operator == "$pow" {
+		return math.Pow(asDouble(a), asDouble(b)), nil
+	}
+	return asDouble(a) * asDouble(b), nil
+}
+
+// combinedWhole returns nil for what is no whole number, or too large for one.
+func combinedWhole(operator string, a, b *big.Int) *big.Int {
+	switch {
+	case operator == "$multiply":
+		return new(big.Int).Mul(a, b)
+	case b.Sign() < 0 || b.Cmp(big.NewInt(maxPower)) > 0:
+		return nil
+	}
+	return new(big.Int).Exp(a, b, nil)
+}
+
+func asDouble(v any) float64 {
+	if double, is := v.(float64); is {
+		return double
+	}
+	number, _ := exact(v)
+	double, _ := number.Float64()
+	return double
+}
+
 // asDecimal returns a double as a decimal, with the 15 digits that the server gives it.
 func asDecimal(v any) any {
 	double, is := v.(float64)

@@ -72,7 +72,8 @@ func (r random) ofRecord(t *testing.T) any {
 	t.Helper()
 	isA := one("$eq", bson.A{"$state", r.name()})
 	later := one("$max", bson.A{dateOrNull("$at"), dateOrNull("$from"), r.date()})
-	switch r.IntN(12) {
+	number := one("$in", bson.A{one("$type", "$n"), bson.A{"int", "long", "double"}})
+	switch r.IntN(16) {
 	case 0:
 		return document.NothingReserved("pending")
 	case 1:
@@ -90,7 +91,6 @@ func (r random) ofRecord(t *testing.T) any {
 	case 5:
 		return one("$subtract", bson.A{dateOrNull("$at"), int64(r.IntN(5000))})
 	case 6:
-		number := one("$in", bson.A{one("$type", "$n"), bson.A{"int", "long", "double"}})
 		return one("$add", bson.A{one("$cond", bson.A{number, "$n", 2}), int64(1)})
 	case 7:
 		kind := one("$type", "$metadata")
@@ -111,8 +111,37 @@ func (r random) ofRecord(t *testing.T) any {
 		})
 	case 10:
 		return one("$lte", bson.A{"$at", one("$subtract", bson.A{"$$NOW", 1000})})
+	case 11, 12, 13, 14:
+		return r.ofLegs(number)
 	}
 	return one("$not", bson.A{isA})
+}
+
+// ofLegs draws an expression of the shapes that the library sends about lists, and about
+// the time of the next attempt.
+func (r random) ofLegs(number bson.D) any {
+	switch r.IntN(4) {
+	case 0:
+		attempts := one("$subtract", bson.A{one("$cond", bson.A{number, "$n", int64(1) << r.IntN(8)}), 1})
+		doubled := one("$pow", bson.A{[]any{2, int64(2), 2.0}[r.IntN(3)], attempts})
+		return one("$min", bson.A{int64(300_000), one("$multiply", bson.A{int64(1000), doubled}), nil})
+	case 1:
+		return one("$map", named("input", r.legs(), "as", "e", "in", one("$mergeObjects", bson.A{
+			"$$e", nil, named("amount", one("$ifNull", bson.A{"$$e.gone", "$at"}), "more", "$$e.account", "gone", "$$e.gone"),
+		})))
+	case 2:
+		names := one("$map", named("input", r.legs(), "in", one("$eq", bson.A{"$$this.account", r.name()})))
+		return one("$allElementsTrue", bson.A{one("$ifNull", bson.A{names, bson.A{}})})
+	default:
+		known := one("$in", bson.A{"$$e.account", bson.A{"a", "b"}})
+		return one("$filter", named("input", r.legs(), "as", "e", "cond", one("$not", bson.A{known})))
+	}
+}
+
+// legs are the legs of a record, or nothing where they are no list.
+func (r random) legs() bson.D {
+	are := one("$eq", bson.A{one("$type", "$legs"), "array"})
+	return one("$cond", bson.A{are, "$legs", []any{nil, bson.A{}}[r.IntN(2)]})
 }
 
 // projection draws one of the shapes that the library sends.

@@ -145,7 +145,7 @@ func (r random) path() string {
 }
 
 func (r random) condition() any {
-	switch r.IntN(15) {
+	switch r.IntN(16) {
 	case 0, 1:
 		return r.value(1)
 	case 2:
@@ -170,6 +170,9 @@ func (r random) condition() any {
 		return bson.D{{Key: "$elemMatch", Value: bson.D{{Key: "a", Value: r.scalar()}}}}
 	case 13:
 		return bson.D{{Key: "$size", Value: r.IntN(3)}}
+	case 14:
+		either := bson.A{bson.D{{Key: "a", Value: r.scalar()}}, bson.D{{Key: "b", Value: bson.D{{Key: "$exists", Value: true}}}}}
+		return bson.D{{Key: "$elemMatch", Value: bson.D{{Key: []string{"$or", "$and", "$nor"}[r.IntN(3)], Value: either}}}}
 	}
 	return bson.D{{Key: "$elemMatch", Value: bson.D{{Key: "$eq", Value: r.scalar()}}}}
 }
@@ -235,7 +238,7 @@ func (r random) update() bson.D {
 		kind := []any{true, bson.D{{Key: "$type", Value: "date"}}, bson.D{{Key: "$type", Value: "timestamp"}}}[r.IntN(3)]
 		update = bson.D{{Key: "$currentDate", Value: bson.D{{Key: "now", Value: kind}}}}
 	}
-	for _, operator := range []string{"$set", "$unset", "$inc", "$setOnInsert"} {
+	for _, operator := range []string{"$set", "$unset", "$inc", "$setOnInsert", "$push"} {
 		if r.IntN(2) > 0 {
 			continue
 		}

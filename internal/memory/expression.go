@@ -97,6 +97,8 @@ func apply(operator string, operand any, s scope) (any, error) {
 		return applySwitch(operand, s)
 	case "$filter":
 		return applyFilter(operand, s)
+	case "$map":
+		return applyMap(operand, s)
 	case "$convert":
 		return applyConvert(operand, s)
 	case "$regexMatch":
@@ -139,7 +141,15 @@ func applyTo(operator string, operands bson.A) (any, error) {
 	case "$ifNull":
 		return firstPresent(operands), nil
 	case "$max":
-		return largest(operands), nil
+		return furthest(operands, 1), nil
+	case "$min":
+		return furthest(operands, -1), nil
+	case "$multiply", "$pow":
+		return combined(operator, operands)
+	case "$mergeObjects":
+		return merged(operands)
+	case "$allElementsTrue":
+		return allTrue(operands)
 	case "$add", "$subtract":
 		return applySum(operator, operands)
 	case "$type":
@@ -204,11 +214,12 @@ func holds(operator string, order int) bool {
 	}
 }
 
-// largest returns the largest of some values, null where none is more than null.
-func largest(operands bson.A) any {
+// furthest returns the largest of some values, or the smallest where the direction is -1,
+// and null where all are null.
+func furthest(operands bson.A, direction int) any {
 	var found any
 	for _, v := range operands {
-		if rankOf(v) != rankNull && (found == nil || compare(v, found) > 0) {
+		if rankOf(v) != rankNull && (found == nil || compare(v, found) == direction) {
 			found = v
 		}
 	}
@@ -268,32 +279,6 @@ func applySwitch(operand any, s scope) (any, error) {
 		}
 	}
 	return evaluate(field(d, "default"), s)
-}
-
-func applyFilter(operand any, s scope) (any, error) {
-	d, err := operandsOf("$filter", operand, "input", "cond")
-	if err != nil {
-		return nil, err
-	}
-	input, err := evaluate(field(d, "input"), s)
-	if err != nil {
-		return nil, err
-	}
-	elements, is := input.(bson.A)
-	if !is {
-		return nil, refuse(codeOperands, "input to $filter must be an array not %s", typeOf(input))
-	}
-	kept := bson.A{}
-	for _, element := range elements {
-		condition, err := evaluate(field(d, "cond"), s.with("this", element))
-		if err != nil {
-			return nil, err
-		}
-		if isTrue(condition) {
-			kept = append(kept, element)
-		}
-	}
-	return kept, nil
 }
 
 // applyConvert converts to a date: a date, and no number or text, from which a server
@@ -417,17 +402,4 @@ func addOrSubtract(operator string, a, b any) (any, error) {
 		return sum(a, b, true)
 	}
 	return sum(a, b, false)
-}
-
-// pairs returns a document's fields as a list of keys and values.
-func pairs(v any) (any, error) {
-	document, is := v.(bson.D)
-	if !is {
-		return nil, refuse(codeOperands, "$objectToArray requires a document input, found: %s", typeOf(v))
-	}
-	all := bson.A{}
-	for _, e := range document {
-		all = append(all, bson.D{{Key: "k", Value: e.Key}, {Key: "v", Value: e.Value}})
-	}
-	return all, nil
 }

@@ -230,6 +230,7 @@ func meetsElement(values []any, condition any, s scope) (bool, error) {
 	if !is {
 		return false, refuse(codeBadValue, "$elemMatch needs an Object")
 	}
+	are = are && !slices.Contains([]string{"$and", "$or", "$nor"}, operators[0].Key)
 	for _, v := range values {
 		elements, _ := v.(bson.A)
 		for _, element := range elements {

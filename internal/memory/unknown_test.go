@@ -104,15 +104,17 @@ func (r refusals) filters() map[string]error {
 
 func (r refusals) expressions() map[string]error {
 	return map[string]error{
-		"$sqrt":           r.expression(one("$sqrt", 4)),
-		"variable: THIS":  r.find(one("$expr", "$$THIS")),
-		"'as' of $filter": r.expression(one("$filter", named("input", "$list", "cond", true, "as", "e"))),
-		"'limit'":         r.expression(one("$filter", named("input", "$list", "cond", true, "limit", 1))),
-		"'options'":       r.expression(one("$regexMatch", named("input", "A", "regex", "a", "options", "i"))),
-		"of $regexMatch":  r.expression(one("$regexMatch", named("input", "A", "regex", bson.Regex{Pattern: "a"}))),
-		"'default'":       r.expression(one("$switch", one("branches", bson.A{}))),
-		"$convert of a":   r.expression(one("$convert", named("input", int64(1), "to", "date", "onError", 1, "onNull", 1))),
-		"'$gt' is no":     r.expression(bson.D{{Key: "$gt", Value: bson.A{1, 2}}, {Key: "x", Value: 1}}),
+		"$sqrt":          r.expression(one("$sqrt", 4)),
+		"variable: THIS": r.find(one("$expr", "$$THIS")),
+		"$pow of -1":     r.expression(one("$pow", bson.A{-1, 2})),
+		"of $map":        r.expression(one("$map", named("input", "$list", "in", 1, "limit", 1))),
+		"input to $map":  r.expression(one("$map", named("input", "$a", "in", 1))),
+		"'limit'":        r.expression(one("$filter", named("input", "$list", "cond", true, "limit", 1))),
+		"'options'":      r.expression(one("$regexMatch", named("input", "A", "regex", "a", "options", "i"))),
+		"of $regexMatch": r.expression(one("$regexMatch", named("input", "A", "regex", bson.Regex{Pattern: "a"}))),
+		"'default'":      r.expression(one("$switch", one("branches", bson.A{}))),
+		"$convert of a":  r.expression(one("$convert", named("input", int64(1), "to", "date", "onError", 1, "onNull", 1))),
+		"'$gt' is no":    r.expression(bson.D{{Key: "$gt", Value: bson.A{1, 2}}, {Key: "x", Value: 1}}),
 	}
 }
 
@@ -135,7 +137,9 @@ func (r refusals) reads() map[string]error {
 
 func (r refusals) updates() map[string]error {
 	return map[string]error{
-		"$push":              r.update(one("$push", one("b", 1))),
+		"$pull":              r.update(one("$pull", one("list", 1))),
+		"modifiers":          r.update(one("$push", one("list", one("$each", bson.A{1})))),
+		"must be an array":   r.update(one("$push", one("a", 1))),
 		"$sort":              r.update(bson.A{one("$sort", one("a", 1))}),
 		"conflict":           r.update(bson.D{{Key: "$set", Value: one("b", 1)}, {Key: "$inc", Value: one("b.c", 1)}}),
 		"_id":                r.update(set(id(2))),

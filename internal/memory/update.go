@@ -119,6 +119,10 @@ func (a assignment) check() error {
 	switch kind, is := v.(bson.D); {
 	case a.operator == "$inc" && rankOf(v) != rankNumber:
 		return refuse(codeTypeMismatch, "Cannot increment with non-numeric argument: {%s: %v}", a.field.Key, v)
+	case a.operator == "$push":
+		if _, modifies := operatorsOf(v); modifies {
+			return refuse(codeNotSupported, "the server in memory has no $push with modifiers: %v", v)
+		}
 	case a.operator != "$currentDate" || v == true:
 	case !is || len(kind) != 1 || !slices.Contains([]string{"date", "timestamp"}, text(kind, "$type")):
 		return refuse(codeBadValue, "$currentDate takes true, or {$type: 'date'} or {$type: 'timestamp'}, and not: %v", v)
@@ -139,6 +143,8 @@ func (c change) throughOperator(document bson.D, operator string, f bson.E) (bso
 		return without(document, f.Key), nil
 	case "$inc":
 		return increase(document, f)
+	case "$push":
+		return pushed(document, f)
 	case "$currentDate":
 		if kind, _ := f.Value.(bson.D); text(kind, "$type") == "timestamp" {
 			return put(document, f.Key, c.at)
@@ -161,6 +167,18 @@ func increase(document bson.D, f bson.E) (bson.D, error) {
 		return nil, err
 	}
 	return put(document, f.Key, total)
+}
+
+// pushed adds an element to an array.
+func pushed(document bson.D, f bson.E) (bson.D, error) {
+	switch stored := inPlace(document, f.Key).(type) {
+	case missing:
+		return put(document, f.Key, bson.A{f.Value})
+	case bson.A:
+		return put(document, f.Key, append(slices.Clone(stored), f.Value))
+	default:
+		return nil, refuse(codeBadValue, "The field '%s' must be an array but is of type %s", f.Key, typeOf(stored))
+	}
 }
 
 // throughStages updates by an aggregation pipeline.
