@@ -27,7 +27,7 @@ func (f *Fake) work(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	events, err := f.eventful(now)
+	events, err := f.server.IDs(fakeTransfers, bson.D{{Key: "outbox.due", Value: bson.D{{Key: "$lte", Value: now}}}})
 	if err != nil || len(transfers)+len(events) == 0 {
 		return err
 	}
@@ -76,14 +76,6 @@ func dueTransfers(now bson.DateTime) bson.D {
 			{Key: "expiresAt", Value: bson.D{{Key: "$lte", Value: now}}},
 		},
 	}}}
-}
-
-// eventful returns the IDs of the transfers with an event that is due.
-func (f *Fake) eventful(now bson.DateTime) (bson.A, error) {
-	if !f.delivers {
-		return nil, nil
-	}
-	return f.server.IDs(fakeTransfers, bson.D{{Key: "outbox.due", Value: bson.D{{Key: "$lte", Value: now}}}})
 }
 
 // leftOf selects what the worker is not done with: transfers that it has neither ended
