@@ -55,9 +55,10 @@ help: ## this list
 
 test: browser ## all tests, on a real MongoDB server
 	$(SERVER) sh -ec ' \
+		(for module in $(TESTED); do (cd $$module && go test -timeout 30m ./...); done) & nested=$$!; \
 		go test -p 4 -timeout 30m $$(go list ./... | grep -E "$(FIRST)") \
-			$$(go list ./... | grep -vE "$(FIRST)|$(RATES)|$(BESIDE)"); \
-		for module in $(TESTED); do (cd $$module && go test -timeout 10m ./...); done; \
+			$$(go list ./... | grep -vE "$(FIRST)|$(RATES)|$(BESIDE)") || { wait $$nested; exit 1; }; \
+		wait $$nested; \
 		go test -p 3 -timeout 30m .$(RATES)/... $$(go list ./... | grep -E "$(BESIDE)")'
 
 # Where it can't install a browser, the tests that need one fail, and say what to do.
