@@ -209,7 +209,7 @@ func TestPayout(t *testing.T) {
 	}
 	require.NoError(t, withdraw(ctx, b.Coordinator, pay, "out-1", "ann", 300))
 	require.NoError(t, withdraw(ctx, b.Coordinator, pay, "out-1", "ann", 300), "asked again")
-	require.NoError(t, withdraw(ctx, b.Coordinator, pay, "out-2", "ann", 300))
+	require.ErrorIs(t, withdraw(ctx, b.Coordinator, pay, "out-2", "ann", 300), transfer.ErrCancelled, "the bank has not paid")
 	require.ErrorIs(t, withdraw(ctx, b.Coordinator, pay, "out-2", "ann", 300), transfer.ErrCancelled, "asked again")
 	require.ErrorContains(t, withdraw(ctx, b.Coordinator, pay, "out-3", "ann", 500), "doesn't answer")
 	require.ErrorIs(t, withdraw(ctx, b.Coordinator, pay, "out-4", "ann", 300), transfer.ErrInsufficientFunds, "500 are held")
