@@ -219,6 +219,12 @@ func (e Explanation) String() string {
 	for _, p := range e.Participants {
 		fmt.Fprintf(&text, "  %s\n", p)
 	}
+	if rec.Posted != nil {
+		fmt.Fprintf(&text, "posted:   %s\n", rec.Posted)
+	}
+	if !rec.Reversed.IsZero() {
+		fmt.Fprintf(&text, "reversed: %s\n", rec.Reversed)
+	}
 	if rec.Failure != nil {
 		fmt.Fprintf(&text, "failed:   %s: %s\n", rec.Failure.Code, rec.Failure.Message)
 	}

@@ -164,7 +164,20 @@ func cutOff(before string, names []string) string {
 }
 
 // Advice says what to do.
-func (f *Facts) Advice() string {
+func (f *Facts) Advice() string { return f.adviceOnTransfer() + f.adviceOnEvents() }
+
+// adviceOnEvents says what to do about the events that were given up.
+func (f *Facts) adviceOnEvents() string {
+	var advice strings.Builder
+	for _, e := range f.Transfer.Undelivered() {
+		if e.GivenUp {
+			fmt.Fprintf(&advice, " Its event %s was given up after %d attempts: remove the cause, and call Redeliver.", e.Kind, e.Attempts)
+		}
+	}
+	return advice.String()
+}
+
+func (f *Facts) adviceOnTransfer() string {
 	t := f.Transfer
 	switch {
 	case f.Unsound, !t.State.Known():
@@ -195,6 +208,10 @@ func (f *Facts) adviceWhenFinal() string {
 	switch t := f.Transfer; {
 	case f.someAre(func(p *Participant) bool { return p.HasMark }):
 		return "It has left a mark, which no step of the library does. Audit says what to do about it."
+	case t.WhollyReversedBy() != "":
+		return "Nothing. It was reversed, the last of it by " + words.Quote(t.WhollyReversedBy()) + "."
+	case t.State == protocol.Success && len(t.Legs) == 0:
+		return "Nothing."
 	case t.State == protocol.Success:
 		return "Nothing. Reverse takes its money back."
 	}

@@ -87,6 +87,8 @@ func TestGivenUp(t *testing.T) {
 		Kind: transfer.EventSucceeded, At: rec.LastModified, Attempts: 2, GivenUp: true,
 	}}, rec.Undelivered)
 	require.Equal(t, bson.MaxKey{}, outboxOf(b, "pay")[0]["due"])
+	require.Equal(t, "Nothing. Reverse takes its money back. "+
+		"Its event succeeded was given up after 2 attempts: remove the cause, and call Redeliver.", advice(b, "pay"))
 
 	mu.Lock()
 	require.Equal(t, 2, tried)
@@ -96,6 +98,7 @@ func TestGivenUp(t *testing.T) {
 	in.await(t, 20*time.Second, "pay:succeeded")
 	require.Equal(t, 1, in.taken()["pay:succeeded"][0].Attempt)
 	requireDelivered(b)
+	require.Equal(t, "Nothing. Reverse takes its money back.", advice(b, "pay"))
 	require.NoError(t, b.Redeliver(t.Context(), "pay"), "what was delivered is not delivered again")
 	require.ErrorIs(t, b.Redeliver(t.Context(), "other"), transfer.ErrTransferNotFound)
 	require.ErrorIs(t, b.Redeliver(t.Context(), ""), transfer.ErrInvalidRequest)
@@ -103,6 +106,14 @@ func TestGivenUp(t *testing.T) {
 	in.await(t, 20*time.Second, "next:succeeded")
 	require.Len(t, in.taken()["pay:succeeded"], 1)
 	b.CheckBooks(bank.Balances(100, 0))
+}
+
+// advice returns what Explain advises about a transfer.
+func advice(b *bank.Bank, id string) string {
+	b.T.Helper()
+	e, err := b.Explain(b.T.Context(), id)
+	require.NoError(b.T, err)
+	return e.Advice
 }
 
 // An observer is told of each attempt, and the stats count what is undelivered, given up

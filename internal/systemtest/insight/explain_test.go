@@ -244,6 +244,36 @@ func TestExplainWaiting(t *testing.T) {
 	b.end()
 }
 
+// Explain says what was posted of a hold, which may be less than was held, and what is
+// left of that to be taken back.
+func TestExplainPosted(t *testing.T) {
+	t.Parallel()
+	b := newSeen(t, 1000, 0)
+	_, err := b.Hold(t.Context(), bank.Move("t", "a", "b", 300), time.Hour)
+	require.NoError(t, err)
+	e, _ := b.explain(b.Coordinator, "t")
+	require.NotContains(t, e.String(), "posted:")
+	_, err = b.Post(t.Context(), "t", transfer.PostAmount(transfer.Units(240)))
+	require.NoError(t, err)
+	b.RecoverAll()
+	e, participants := b.explain(b.Coordinator, "t")
+	require.Equal(t, []string{`settled "a" -300`, `settled "b" 300`}, participants)
+	require.Contains(t, e.String(), "\nposted:   240\n")
+	require.NotContains(t, e.String(), "reversed:")
+	require.Equal(t, "Nothing. Reverse takes its money back.", e.Advice)
+	_, err = b.Reverse(t.Context(), transfer.Reversal{ID: "some", Of: "t", Amount: transfer.Units(40)})
+	require.NoError(t, err)
+	e, _ = b.explain(b.Coordinator, "t")
+	require.Contains(t, e.String(), "\nposted:   240\nreversed: 40\n")
+	require.Equal(t, "Nothing. Reverse takes its money back.", e.Advice)
+	_, err = b.Reverse(t.Context(), transfer.Reversal{ID: "rest", Of: "t", All: true})
+	require.NoError(t, err)
+	e, _ = b.explain(b.Coordinator, "t")
+	require.Contains(t, e.String(), "\nreversed: 240\n")
+	require.Equal(t, `Nothing. It was reversed, the last of it by "rest".`, e.Advice)
+	b.end()
+}
+
 // Explain shows what an effect and a reversal do to their documents.
 func TestExplainDocuments(t *testing.T) {
 	t.Parallel()
@@ -258,6 +288,9 @@ func TestExplainDocuments(t *testing.T) {
 
 	_, err := b.Reverse(t.Context(), transfer.Reversal{ID: "back", Of: "paying", All: true})
 	require.NoError(t, err)
+	e, _ = b.explain(b.Coordinator, "paying")
+	require.Equal(t, `Nothing. It was reversed, the last of it by "back".`, e.Advice)
+	require.Contains(t, e.String(), "\nreversed: 10\n")
 	_, participants = b.explain(b.Coordinator, "back")
 	require.Equal(t, []string{`settled "a" 10`, `settled "b" -10`, `settled "paying" of "transfers"`}, participants)
 	b.Remove("transfers", "paying")
