@@ -26,7 +26,9 @@ type Account struct {
 	// Defaults to "", the default ledger.
 	Ledger string
 	// Balance is the money on the account.
-	// Its kind is the kind of all amounts that are moved.
+	// Its kind is the kind of all amounts that are moved: a decimal such as 0.00 opens an
+	// account for decimals.
+	// Defaults to no units.
 	Balance Amount
 	// Floor is the least balance that a debit may leave.
 	// Defaults to 0.
@@ -187,7 +189,7 @@ func (l *Ledger) plan(a Account) (document.Account, error) {
 		return stored, invalid("account %s can't be opened as a closed one: open it, and close it by CloseAccount",
 			words.Quote(a.ID))
 	case a.NoFloor && floored:
-		return stored, invalid("account %s has a floor and none", words.Quote(a.ID))
+		return stored, invalid("account %s has a Floor and NoFloor: give one of them", words.Quote(a.ID))
 	case floored && stored.Floor.Kind() != kind:
 		return stored, invalid("the floor of account %s is not of its balance's kind", words.Quote(a.ID))
 	case !a.NoFloor && stored.Balance.Cmp(stored.Floor) < 0:

@@ -55,14 +55,14 @@ func TestInvalidAccounts(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t)
 	for text, a := range map[string]transfer.Account{
-		"the ID is empty":    {},
-		"more than 255":      {ID: strings.Repeat("x", 256)},
-		"meant for ledger":   {ID: "a", Ledger: "euro"},
-		"within":             {ID: "a", Balance: transfer.Units(1<<62 + 1)},
-		"a floor and none":   {ID: "a", NoFloor: true, Floor: transfer.Units(-1)},
-		"not of its balance": {ID: "a", Balance: bank.Decimal(t, "1"), Floor: transfer.Units(-1)},
-		"below its floor":    {ID: "a", Balance: transfer.Units(-1)},
-		"metadata key":       {ID: "a", Metadata: map[string]any{"$set": 1}},
+		"the ID is empty":     {},
+		"more than 255":       {ID: strings.Repeat("x", 256)},
+		"meant for ledger":    {ID: "a", Ledger: "euro"},
+		"within":              {ID: "a", Balance: transfer.Units(1<<62 + 1)},
+		"a Floor and NoFloor": {ID: "a", NoFloor: true, Floor: transfer.Units(-1)},
+		"not of its balance":  {ID: "a", Balance: bank.Decimal(t, "1"), Floor: transfer.Units(-1)},
+		"below its floor":     {ID: "a", Balance: transfer.Units(-1)},
+		"metadata key":        {ID: "a", Metadata: map[string]any{"$set": 1}},
 	} {
 		_, err := b.OpenAccount(t.Context(), a)
 		require.ErrorIs(t, err, transfer.ErrInvalidRequest, text)

@@ -79,6 +79,8 @@ func (req Request) legs() ([]Leg, error) {
 		return req.Legs, nil
 	case !short && len(req.Effects) > 0:
 		return nil, nil
+	case !short:
+		return nil, invalid("nothing is to be moved: give From, To and Amount, or Legs")
 	case req.From == "" || req.To == "":
 		return nil, invalid("From and To name accounts, and one of them is empty")
 	case req.Amount.exact.Sign() <= 0:
@@ -142,7 +144,7 @@ func (c *Coordinator) checkLeg(leg Leg) error {
 	amount := leg.Amount.exact
 	switch {
 	case amount.Sign() == 0:
-		return invalid("the amount of account %s is zero", words.Quote(leg.Account))
+		return invalid("the amount of account %s is zero: leave that leg out", words.Quote(leg.Account))
 	case amount.Places() > money.MaxPlaces:
 		return invalid("the amount of account %s has more than %d digits behind the point",
 			words.Quote(leg.Account), money.MaxPlaces)

@@ -117,6 +117,7 @@ type Record struct {
 	// It is "" while something is left to be reversed.
 	ReversedBy string
 	// Reversed is what was taken back of a transfer between two accounts.
+	// Of one between more, [Query].Reverses lists the reversals.
 	// It counts reversals that have succeeded.
 	Reversed Amount
 	// Hold says that the transfer was requested by Hold.

@@ -28,6 +28,8 @@ type Request struct {
 	Amount Amount
 	// Legs are signed movements that sum to zero, in each currency.
 	// They take the place of From, To and Amount.
+	// Several on one account are added up, and an account whose legs cancel out takes no
+	// part.
 	Legs []Leg
 	// AtMost moves what From can spend, up to Amount.
 	// That is read before anything is stored, and is then what the transfer moves.
@@ -39,6 +41,7 @@ type Request struct {
 	AtMost bool
 	// Effects are documents that change in step with the money: none of them before it
 	// moves, all of them once it does.
+	// A request that has some may move no money at all.
 	Effects []Effect
 	// Currency must be the currency of every account in the transfer, but for those whose
 	// leg names another one.
@@ -74,6 +77,7 @@ type Leg struct {
 	Account string
 	// Amount is taken from the account where it is negative, and added where it is
 	// positive.
+	// It is not zero.
 	// All amounts in one currency are units, or all are decimals.
 	Amount Amount
 	// Currency must be the currency of the account, and all legs on an account name the

@@ -188,6 +188,7 @@ func TestInvalidRequestsStoreNothing(t *testing.T) {
 		"has 256 bytes":      {ID: strings.Repeat("x", 256), From: "a", To: "b", Amount: one},
 		"not valid UTF-8":    {ID: "\xff", From: "a", To: "b", Amount: one},
 		"one of them is":     {ID: "t", From: "a", Amount: one},
+		"nothing is to be":   {ID: "t"},
 		"must be positive":   {ID: "t", From: "a", To: "b"},
 		"the amount must be": {ID: "t", From: "a", To: "b", Amount: one.Neg()},
 		"same":               bank.Move("t", "a", "a", 1),

@@ -1,6 +1,7 @@
 // Command events forwards what becomes of transfers to NATS: one that has succeeded, has
 // failed, or is held. It moves no money itself: run it beside the services that do, any
-// number of times. They name the same kinds of events, and no handler.
+// number of times. They name the same kinds of events, all three, and no handler.
+// The transfers are those of the database bank.
 //
 //	MONGODB_URI=mongodb://localhost:27017/bank?replicaSet=rs0 NATS_URL=nats://localhost:4222 events
 package main

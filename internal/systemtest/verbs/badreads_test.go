@@ -223,7 +223,7 @@ func badAccounts(t *testing.T, open func(transfer.Account, string) bad) map[stri
 		"too much": open(transfer.Account{ID: "new", Balance: units(math.MaxInt64)}, "must lie within"),
 		"floor":    open(transfer.Account{ID: "new", Floor: units(math.MinInt64)}, "must lie within"),
 		"places":   open(transfer.Account{ID: "new", Balance: fine(t, "0.0000000000001")}, "at most 12 digits"),
-		"both":     open(transfer.Account{ID: "new", NoFloor: true, Floor: units(-1)}, "has a floor and none"),
+		"both":     open(transfer.Account{ID: "new", NoFloor: true, Floor: units(-1)}, "has a Floor and NoFloor: give one of them"),
 		"kind":     open(transfer.Account{ID: "new", Balance: units(1), Floor: half}, "not of its balance's kind"),
 		"below":    open(transfer.Account{ID: "new", Balance: units(1), Floor: units(2)}, "is below its floor"),
 		"negative": open(transfer.Account{ID: "new", Balance: units(-1)}, "is below its floor"),
