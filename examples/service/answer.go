@@ -39,10 +39,14 @@ func accountAnswer(a transfer.Account) accountJSON {
 // transferJSON is a transfer in an answer.
 type transferJSON struct {
 	// ID is the Idempotency-Key with which the transfer was requested.
-	ID        string       `json:"id"`
-	State     string       `json:"state"`
-	Legs      []legJSON    `json:"legs"`
-	CreatedAt time.Time    `json:"createdAt"`
+	ID        string    `json:"id"`
+	State     string    `json:"state"`
+	Legs      []legJSON `json:"legs"`
+	CreatedAt time.Time `json:"createdAt"`
+	// NotBefore is when the worker may begin with a scheduled transfer.
+	NotBefore time.Time `json:"notBefore,omitzero"`
+	// ExpiresAt is when a hold is given back unless it is posted or voided before.
+	ExpiresAt time.Time    `json:"expiresAt,omitzero"`
 	Failure   *failureJSON `json:"failure,omitempty"`
 	// Refunds is the ID of the transfer of which this one is a refund.
 	Refunds string `json:"refunds,omitempty"`
@@ -90,7 +94,7 @@ func stateOf(rec transfer.Record) string {
 func (h *handler) transferAnswer(rec transfer.Record) transferJSON {
 	answer := transferJSON{
 		ID: h.keyOf(rec.ID), State: stateOf(rec), Legs: make([]legJSON, len(rec.Legs)), CreatedAt: rec.CreatedAt,
-		Posted: rec.Posted,
+		NotBefore: rec.NotBefore, ExpiresAt: rec.ExpiresAt, Posted: rec.Posted,
 	}
 	for i, leg := range rec.Legs {
 		answer.Legs[i] = legJSON{leg.Account, leg.Amount}

@@ -220,6 +220,8 @@ func TestCancel(t *testing.T) {
 	const later = `{"from": "alice", "to": "bob", "amount": 60, "notBefore": "2100-01-01T00:00:00Z"}`
 	waiting := s.post("/transfers", "rent", later).is(http.StatusAccepted)
 	assert.Equal(t, stateScheduled, decoded[transferJSON](waiting).State)
+	assert.Equal(t, time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC), decoded[transferJSON](waiting).NotBefore.UTC())
+	assert.NotContains(t, waiting.Body.String(), "expiresAt")
 	cancelled := decoded[transferJSON](s.post("/transfers/rent/cancel", "", `{"reason": "moved out"}`).is(http.StatusOK))
 	assert.Equal(t, stateFailed, cancelled.State)
 	assert.Equal(t, &failureJSON{Code: "cancelled", Message: "moved out"}, cancelled.Failure)
@@ -240,6 +242,8 @@ func TestHold(t *testing.T) {
 	const hold60 = `{"from": "alice", "to": "bob", "amount": 60, "holdFor": "1h"}`
 	held := s.post("/transfers", "room-1", hold60).is(http.StatusAccepted)
 	assert.Equal(t, stateHeld, decoded[transferJSON](held).State)
+	assert.Equal(t, time.Hour, decoded[transferJSON](held).ExpiresAt.Sub(decoded[transferJSON](held).CreatedAt))
+	assert.NotContains(t, held.Body.String(), "notBefore")
 	for range 2 {
 		posted := decoded[transferJSON](s.post("/transfers/room-1/post", "", `{"amount": 45}`).is(http.StatusOK))
 		assert.Equal(t, transfer.Units(45), *posted.Posted)
