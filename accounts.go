@@ -220,7 +220,7 @@ func (c AccountChange) plan(id string) (accounts.Change, error) {
 	planned := accounts.Change{Frozen: c.Frozen, Replaces: c.Metadata != nil}
 	switch {
 	case c.NoFloor != nil && *c.NoFloor && c.Floor != nil:
-		return planned, invalid("account %s would have a floor and none", words.Quote(id))
+		return planned, invalid("account %s would have a Floor and NoFloor: give one of them", words.Quote(id))
 	case c.NoFloor != nil && *c.NoFloor:
 		planned.NoFloor = true
 	case c.Floor != nil:

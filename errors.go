@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/document"
@@ -212,10 +211,33 @@ type ConflictError struct {
 // Error names the transfer and what differs, without values.
 func (e *ConflictError) Error() string {
 	text := fmt.Sprintf("transfer %s: %v", words.Quote(e.id), ErrIDConflict)
-	if len(e.Differs) > 0 {
-		text += ": other " + strings.Join(e.Differs, ", ")
+	before := ": "
+	for _, part := range e.Differs {
+		text += before + difference(part)
+		before = ", "
 	}
 	return text
+}
+
+// difference says in words what a part in Differs is.
+func difference(part string) string {
+	switch part {
+	case "legs":
+		return "other accounts or amounts"
+	case "atMost":
+		return "another AtMost"
+	case "currency":
+		return "another currency"
+	case "hold":
+		return "one is a hold and the other is not"
+	case "reverses":
+		return "another original"
+	case "part":
+		return "one takes back all that is left and the other a part"
+	case "posted":
+		return "it was posted with another amount"
+	}
+	return "other " + part
 }
 
 // Unwrap returns ErrIDConflict.

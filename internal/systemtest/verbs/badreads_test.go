@@ -202,11 +202,11 @@ func badChanges(t *testing.T) map[string]transfer.AccountChange {
 	floor := func(a transfer.Amount) transfer.AccountChange { return transfer.AccountChange{Floor: &a} }
 	yes, zero := true, transfer.Units(0)
 	return map[string]transfer.AccountChange{
-		"would have a floor and none": {Floor: &zero, NoFloor: &yes},
-		"must lie within":             floor(transfer.Units(math.MinInt64)),
-		"at most 12 digits":           floor(fine(t, "0.0000000000001")),
-		`the metadata key "$x"`:       {Metadata: map[string]any{"$x": "sesame"}},
-		"metadata: ":                  {Metadata: map[string]any{"x": make(chan int)}},
+		"would have a Floor and NoFloor": {Floor: &zero, NoFloor: &yes},
+		"must lie within":                floor(transfer.Units(math.MinInt64)),
+		"at most 12 digits":              floor(fine(t, "0.0000000000001")),
+		`the metadata key "$x"`:          {Metadata: map[string]any{"$x": "sesame"}},
+		"metadata: ":                     {Metadata: map[string]any{"x": make(chan int)}},
 	}
 }
 

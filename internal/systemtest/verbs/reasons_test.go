@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -185,9 +186,16 @@ func requireConflict(t *testing.T, err error, want []string, story string) {
 	require.Equal(t, want, conflict.Differs, story)
 	require.ErrorIs(t, err, transfer.ErrIDConflict, story)
 	require.Equal(t, transfer.Unchanged, transfer.OutcomeOf(err), story)
-	for _, part := range want {
-		require.ErrorContains(t, err, part, story)
+	said := map[string]string{
+		"legs": "other accounts or amounts", "atMost": "another AtMost", "currency": "another currency", "effects": "other effects",
+		"hold": "one is a hold and the other is not", "reverses": "another original", "posted": "it was posted with another amount",
+		"part": "one takes back all that is left and the other a part",
 	}
+	parts := make([]string, len(want))
+	for i, part := range want {
+		parts[i] = said[part]
+	}
+	require.ErrorContains(t, err, "(see its record): "+strings.Join(parts, ", "), story)
 	for _, value := range []string{"60", "61", "11", "EUR", "o-2"} {
 		require.NotContains(t, err.Error(), value, story)
 	}
