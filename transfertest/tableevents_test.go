@@ -98,6 +98,30 @@ func events(c *consumer) {
 	w.list(transfer.Query{Undelivered: true})
 }
 
+// Advance delivers what was moved before, also where the coordinator answers before it is
+// done.
+func TestEventsAfterEarlyAnswers(t *testing.T) {
+	t.Parallel()
+	for _, at := range []transfer.ReturnAt{transfer.AtCommit, transfer.AtSettled, transfer.AtSuccess} {
+		got := make(chan string, 10)
+		handle := func(_ context.Context, e transfer.Event) error { got <- e.ID; return nil }
+		f := transfertest.NewFake(t, transfertest.WithEvents(transfer.EventHandler{Handle: handle}),
+			transfertest.WithOptions(transfer.WithReturnAt(at)))
+		_, err := f.OpenAccount(t.Context(), transfer.Account{ID: "world", NoFloor: true})
+		require.NoError(t, err)
+		_, err = f.OpenAccount(t.Context(), transfer.Account{ID: "alice"})
+		require.NoError(t, err)
+		for _, advance := range []time.Duration{0, time.Hour} {
+			id := "before " + advance.String()
+			_, err = f.Transfer(t.Context(), move(id, "world", "alice", 1))
+			require.NoError(t, err)
+			f.Advance(advance)
+			require.Len(t, got, 1, "%v, %s", at, id)
+			require.Equal(t, id+":succeeded", <-got)
+		}
+	}
+}
+
 // Where nobody delivers, events wait, and a fake's worker does not wait for them.
 func TestEventsWithoutHandler(t *testing.T) {
 	t.Parallel()

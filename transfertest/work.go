@@ -14,6 +14,8 @@ import (
 const (
 	// workLimit is how long a fake's worker may take for what is due.
 	workLimit = 10 * time.Second
+	// finishLimit is how long a coordinator may take for what it does after its answer.
+	finishLimit = 5 * time.Second
 	// workPause is the time between two looks whether it has done all of it.
 	workPause = time.Millisecond
 	// lookPause is the time between two looks for more of it while somebody waits.
@@ -22,6 +24,9 @@ const (
 
 // work runs the worker until it has done what is due now.
 func (f *Fake) work(ctx context.Context) error {
+	if f.delivers {
+		f.awaitFinishes(ctx)
+	}
 	now := bson.NewDateTimeFromTime(f.server.Now())
 	transfers, err := f.server.IDs(fakeTransfers, dueTransfers(now))
 	if err != nil {
@@ -48,6 +53,26 @@ func (f *Fake) work(ctx context.Context) error {
 				return errors.Join(err, <-ended)
 			}
 		}
+	}
+}
+
+// awaitFinishes waits for what a coordinator does a little later than it answers: only
+// then is there an event. What has stalled may never come, and is not waited for in the
+// end.
+func (f *Fake) awaitFinishes(ctx context.Context) {
+	finishing := bson.D{
+		{Key: "open", Value: true}, {Key: "stuck", Value: nil}, {Key: "state", Value: bson.D{{Key: "$ne", Value: string(protocol.Initiated)}}},
+		{Key: "$nor", Value: bson.A{bson.D{{Key: "state", Value: string(protocol.Preparing)}, {Key: "held", Value: true}}}},
+	}
+	ctx, cancel := context.WithTimeout(ctx, finishLimit)
+	defer cancel()
+	look := time.NewTicker(workPause)
+	defer look.Stop()
+	for ctx.Err() == nil {
+		if ids, err := f.server.IDs(fakeTransfers, finishing); len(ids) == 0 || err != nil {
+			return
+		}
+		<-look.C
 	}
 }
 
