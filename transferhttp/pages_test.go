@@ -116,6 +116,8 @@ func TestOverviewShowsUndeliveredEvents(t *testing.T) {
 	stop()
 	require.NoError(t, <-worker)
 	p := open(t, b.Coordinator)
+	require.Contains(t, p.get("./").section("attention"), "Events that were given up")
+	require.NotContains(t, p.get("./").section("attention"), "Nothing is stuck or late")
 	require.Regexp(t, `1 of these has an event that was given up: call Redeliver.*succeeded given up 1`, p.get("./").section("undelivered"))
 	require.Contains(t, p.get(withID("transfer", "t<1>")).section("timeline"), "event succeeded: not delivered, after 1 attempt, and given up")
 	require.Contains(t, p.get("transfers?show=undelivered").text(), "t<1>")

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -61,14 +62,17 @@ func (w *window) transfer(ctx context.Context, r *http.Request) (page, error) {
 	if id == "" {
 		return page{}, &badRequest{"Which transfer? Its ID is missing."}
 	}
+	p := page{Title: "Transfer " + visible(id), Here: "transfer"}
+	refreshed := p
+	refreshed.refreshing(r, transferEvery, url.Values{"id": {id}})
 	done, err := w.read(ctx)
 	if err != nil {
-		return page{}, err
+		return refreshed, err
 	}
 	defer done()
 	e, err := w.coordinator.Explain(ctx, id)
 	if err != nil {
-		return page{}, err
+		return refreshed, err
 	}
 	now := w.now()
 	view := transferView{
@@ -81,10 +85,10 @@ func (w *window) transfer(ctx context.Context, r *http.Request) (page, error) {
 			view.Calls = append(view.Calls, callOf(now, call))
 		}
 	}
-	p := page{body: "transfer.html", Title: "Transfer " + visible(id), Here: "transfer", Body: view}
-	if !e.Record.State.Final() || r.URL.Query().Has("still") {
-		p.refreshing(r, transferEvery)
+	if !e.Record.State.Final() || refreshed.Still {
+		p = refreshed
 	}
+	p.body, p.Body = "transfer.html", view
 	return p, nil
 }
 
