@@ -106,6 +106,23 @@ func TestTransferIsFollowedThroughAnOutage(t *testing.T) {
 	b.CheckBooks(bank.Balances(1000, 0))
 }
 
+// Where recovery should have gone on with a transfer a while ago, its page says that
+// nobody has, and who should.
+func TestTransferThatNobodyGoesOnWith(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 1000, 0).WithIndexes()
+	b.StallHalf("t", 1)
+	p := open(t, b.Coordinator)
+	require.NotContains(t, p.get("transfer?id=t").text(), "Nobody has tried")
+	b.Silence("t", time.Hour)
+	page := p.get("transfer?id=t")
+	require.Contains(t, page.section("explained"), "Nobody has tried: does some process call Run?")
+	require.Contains(t, page.section("timeline"), "from here on recovery goes on with it")
+	b.RecoverAll()
+	require.NotContains(t, p.get("transfer?id=t").text(), "Nobody has tried")
+	b.CheckBooks(bank.Balances(1000, 0))
+}
+
 // What the address has beside what the page asks of it is in none of its links.
 func TestLinksHaveOnlyTheirOwn(t *testing.T) {
 	t.Parallel()

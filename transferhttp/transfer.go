@@ -22,6 +22,8 @@ type transferView struct {
 	Row transferRow
 	// SinceAgo and NextTryIn are for people.
 	SinceAgo, NextTryIn string
+	// Missed says that the next try should have been a while ago.
+	Missed bool
 	// Timeline is what has happened, and is to come, in order.
 	Timeline []moment
 	// Calls are those of this process, newest first.
@@ -78,6 +80,7 @@ func (w *window) transfer(ctx context.Context, r *http.Request) (page, error) {
 	view := transferView{
 		Explanation: e, Row: w.row(e.Record), Timeline: timeline(now, e),
 		SinceAgo: relative(now, e.Since), NextTryIn: relative(now, e.NextTry),
+		Missed: !e.NextTry.IsZero() && e.NextTry.Before(now.Add(-lateAfter)),
 	}
 	if w.recorder != nil {
 		view.Recorded = true
@@ -101,7 +104,7 @@ func timeline(now time.Time, e transfer.Explanation) []moment {
 		{At: rec.AwaitFundsUntil, What: "no longer waits for funds"},
 		{At: rec.CommittedAt, What: "committed: the money has moved, or will"},
 		{At: rec.LastModified, What: lastChange(e)},
-		{At: e.NextTry, What: "recovery goes on with it"},
+		{At: e.NextTry, What: "from here on recovery goes on with it"},
 		{At: rec.PurgeAt, What: "removed, and its ID forgotten"},
 	}
 	if rec.Held || rec.Hold && rec.State.Final() {
