@@ -60,6 +60,22 @@ func TestOverviewDoesntKnowWhatItHasntSeen(t *testing.T) {
 	b.CheckBooks(bank.Balances(1000, 0))
 }
 
+// A list that goes on behind what can't be read says so.
+func TestListOfWhatCantBeRead(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 1000, 0).WithIndexes()
+	b.MustMove("t", 1)
+	b.MustMove("u", 1)
+	odd := b.Plant("u", transferhttp.ListPage, bson.M{"legs": "odd", "createdAt": time.Now().Add(time.Hour)})
+	p := open(t, b.Coordinator)
+	require.Equal(t, []string{"u", "t"}, p.walk("transfers", "transfer"), "the page ends with the first of them")
+	odd = append(odd, b.Plant("t", 1, bson.M{"legs": "odd", "createdAt": time.Now().Add(time.Hour)})...)
+	require.Contains(t, p.get("transfers").text(), "There may be more, which this page can't lead to")
+	b.Remove("transfers", odd...)
+	require.NotContains(t, p.get("transfers").text(), "There may be more")
+	b.CheckBooks(bank.Balances(1000, 0))
+}
+
 // What of an account could not be read is not said to be nothing.
 func TestAccountThatIsReadInPart(t *testing.T) {
 	t.Parallel()
