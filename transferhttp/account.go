@@ -25,14 +25,16 @@ type accountView struct {
 	Flags []string
 	// Markers are the transfers in flight on it, and what each moves here.
 	Markers []markerRow
-	// MoreMarkers says that there are others.
-	MoreMarkers bool
+	// MoreMarkers says that there are others, and MarkersRead that this is known.
+	MoreMarkers, MarkersRead bool
 	// Entries are a page of the statement, newest first.
 	Entries []entryRow
 	// First and Next lead to other pages, "" where there is none.
 	First, Next template.URL
 	// Note says why the statement ends.
 	Note string
+	// Ended says that the page of the statement was read to its end.
+	Ended bool
 }
 
 // markerRow is a transfer in flight on an account.
@@ -86,7 +88,9 @@ func (w *window) account(ctx context.Context, r *http.Request) (page, error) {
 	view.Flags = accountFlags(view.Account)
 	p := page{body: "account.html", Title: "Account " + visible(id), Here: "account"}
 	if err = w.addMarkers(ctx, &view); err == nil {
+		view.MarkersRead = true
 		err = w.addStatement(ctx, ledger, query, &view)
+		view.Ended = err == nil
 	}
 	if query.Beyond.TransferID != "" {
 		view.First = accountLink(name, id)

@@ -49,7 +49,20 @@ func isBackground(verb string) bool {
 }
 
 // activity returns what the overview shows.
+// It changes when a slot is over, and is drawn once until then: drawing keeps those
+// waiting who record.
 func (r *Recorder) activity() activity {
+	r.drawing.Lock()
+	defer r.drawing.Unlock()
+	if number := r.slotNumber(); r.drawnAt != number {
+		r.drawn, r.drawnAt = r.draw(), number
+		r.draws++
+	}
+	return r.drawn
+}
+
+// draw draws what was recorded.
+func (r *Recorder) draw() activity {
 	sum := newSummary()
 	r.each(sum.add)
 	a := activity{Charts: sum.charts(), Facts: sum.facts()}
@@ -68,7 +81,7 @@ func (r *Recorder) activity() activity {
 			a.Stages = append(a.Stages, stageRow{stage, e.count, e.took / time.Duration(e.count), share})
 		}
 	}
-	if r.now().Sub(r.begun) < slotCount*slotLength {
+	if r.elapsed() < slotCount*slotLength {
 		a.Since = r.begun
 	}
 	return a
@@ -245,10 +258,13 @@ func (s *summary) facts() []fact {
 
 // rateText returns a rate with two or three digits.
 func rateText(v float64) string {
-	if v >= 100 || v == math.Trunc(v) {
+	switch {
+	case v >= 100 || v == math.Trunc(v):
 		return strconv.FormatFloat(v, 'f', 0, 64)
+	case v >= 10:
+		return strconv.FormatFloat(v, 'f', 1, 64)
 	}
-	return strconv.FormatFloat(v, 'f', 1, 64)
+	return strconv.FormatFloat(math.Round(100*v)/100, 'f', -1, 64)
 }
 
 // countText returns a whole number.

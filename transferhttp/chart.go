@@ -112,7 +112,7 @@ func (p plot) curves(c chart) chart {
 		}
 		c.Series = append(c.Series, series{Name: p.names[n], Class: p.classes[n], Path: path.String(), Last: p.last(line)})
 	}
-	c.Summary = p.summary(c, p.lines[0])
+	c.Summary = p.summary(c, p.lines...)
 	return c
 }
 
@@ -133,13 +133,15 @@ func (p plot) scale(c *chart, lines []values) (top float64) {
 }
 
 // summary tells a chart in a sentence.
-func (p plot) summary(c chart, line values) string {
+func (p plot) summary(c chart, lines ...values) string {
 	if c.Empty {
 		return c.Title + ": nothing in the last 30 minutes."
 	}
 	most := 0.0
-	for _, value := range line {
-		most = max(most, orZero(value))
+	for _, line := range lines {
+		for _, value := range line {
+			most = max(most, orZero(value))
+		}
 	}
 	last := make([]string, len(c.Series))
 	for i, s := range c.Series {
@@ -148,9 +150,10 @@ func (p plot) summary(c chart, line values) string {
 	return fmt.Sprintf("%s, over the last 30 minutes. Last: %s. The highest was %s.", c.Title, strings.Join(last, ", "), p.text(most))
 }
 
-// last returns the last value as text.
+// last returns the last value as text, if that is of the last minute: what is
+// repeated (see fill) is of the one before, at most.
 func (p plot) last(line values) string {
-	for i := len(line) - 1; i >= 0; i-- {
+	for i := len(line) - 1; i >= len(line)-maxGap; i-- {
 		if !math.IsNaN(line[i]) {
 			return p.text(line[i])
 		}

@@ -13,6 +13,8 @@ import (
 type commands struct {
 	mu   sync.Mutex
 	sent []string
+	// most are the limits of those that have one.
+	most []int64
 }
 
 // client returns the options of a client whose commands are recorded.
@@ -21,6 +23,9 @@ func (c *commands) client() *options.ClientOptions {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.sent = append(c.sent, e.CommandName)
+		if limit, has := e.Command.Lookup("limit").AsInt64OK(); has {
+			c.most = append(c.most, limit)
+		}
 	}})
 }
 
@@ -29,11 +34,18 @@ func (c *commands) but(names ...string) []string {
 	return slices.DeleteFunc(c.take(), func(name string) bool { return slices.Contains(names, name) })
 }
 
+// limits returns the limits of what was asked for.
+func (c *commands) limits() []int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.most)
+}
+
 // take returns the commands, and forgets them.
 func (c *commands) take() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	taken := c.sent
-	c.sent = nil
+	c.sent, c.most = nil, nil
 	return taken
 }

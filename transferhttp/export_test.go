@@ -11,8 +11,21 @@ func WithLimit(d time.Duration) Option { return func(w *window) { w.limit = d } 
 // WithClock sets the clock of a window.
 func WithClock(now func() time.Time) Option { return func(w *window) { w.now = now } }
 
-// NewRecorderBy returns a Recorder with a clock of the test's own.
-func NewRecorderBy(now func() time.Time) *Recorder { return &Recorder{now: now, begun: now()} }
+// NewRecorderBy returns a Recorder with clocks of the test's own: what others set, and
+// what goes on evenly.
+func NewRecorderBy(now func() time.Time, elapsed func() time.Duration) *Recorder {
+	return &Recorder{now: now, begun: now(), elapsed: elapsed}
+}
+
+// Draw draws the charts of a Recorder, as a page does.
+func Draw(r *Recorder) { r.activity() }
+
+// Drawn is how often they were drawn.
+func Drawn(r *Recorder) int {
+	r.drawing.Lock()
+	defer r.drawing.Unlock()
+	return r.draws
+}
 
 // Visible is how texts are written on the pages.
 func Visible(text string) string { return visible(text) }

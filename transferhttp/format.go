@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"html/template"
+	"math"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -106,6 +108,8 @@ func shortDuration(d time.Duration) string {
 		return fmt.Sprintf("%.1f s", d.Seconds())
 	case d < 2*time.Minute:
 		return fmt.Sprintf("%.0f s", d.Seconds())
+	case d < 10*time.Minute:
+		return strconv.FormatFloat(math.Round(d.Minutes()*10)/10, 'f', -1, 64) + " min"
 	case d < 2*time.Hour:
 		return fmt.Sprintf("%.0f min", d.Minutes())
 	case d < 48*time.Hour:
@@ -152,17 +156,26 @@ func stateClass(s transfer.State) string {
 	return "unknown"
 }
 
+// maxExtendedBytes bounds how much of a document is shown: more than metadata may have,
+// and less than a browser is slow with.
+const maxExtendedBytes = 128 << 10
+
 // extended returns a value as MongoDB's extended JSON, the keys of maps in alphabetical
 // order.
 func extended(value any) string {
-	text, err := bson.MarshalExtJSONIndent(bson.D{{Key: "v", Value: sorted(value)}}, false, false, "", "  ")
+	whole, err := bson.MarshalExtJSONIndent(bson.D{{Key: "v", Value: sorted(value)}}, false, false, "", "  ")
 	if err != nil {
 		return "(it can't be shown: " + err.Error() + ")"
 	}
-	inner := strings.TrimSpace(string(text))
+	inner := strings.TrimSpace(string(whole))
 	inner = strings.TrimSuffix(strings.TrimPrefix(inner, "{"), "}")
 	_, inner, _ = strings.Cut(inner, ":")
-	return multiline(strings.ReplaceAll(strings.TrimSpace(inner), "\n  ", "\n"))
+	inner = strings.ReplaceAll(strings.TrimSpace(inner), "\n  ", "\n")
+	text, more := clip(inner, maxExtendedBytes), ""
+	if cut := len(inner) - maxExtendedBytes; cut > 0 {
+		more = fmt.Sprintf("\n(and %d bytes more)", cut)
+	}
+	return multiline(text) + more
 }
 
 // multiline is visible, line by line.

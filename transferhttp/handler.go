@@ -130,11 +130,16 @@ func (w *window) serve(
 		if status == http.StatusServiceUnavailable {
 			answer.Header().Set("Retry-After", "5")
 		}
-		if p.body == "" {
+		p.status, p.Trouble = status, text
+		switch {
+		case p.body != "":
+		case status == http.StatusServiceUnavailable: // it may be there in a moment: its reader sees it then
+			w.troubled(answer, r, p)
+			return
+		default:
 			w.fail(answer, r, status, text)
 			return
 		}
-		p.status, p.Trouble = status, text
 	}
 	w.write(answer, r, p)
 }

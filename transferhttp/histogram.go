@@ -18,11 +18,13 @@ const (
 type histogram struct {
 	counts [buckets]uint32
 	n      uint64
+	most   time.Duration
 }
 
 // add counts a duration.
 func (h *histogram) add(d time.Duration) {
 	h.n++
+	h.most = max(h.most, d)
 	if d <= leastDuration {
 		h.counts[0]++
 		return
@@ -34,6 +36,7 @@ func (h *histogram) add(d time.Duration) {
 // addAll counts what another one has counted.
 func (h *histogram) addAll(other *histogram) {
 	h.n += other.n
+	h.most = max(h.most, other.most)
 	for i, n := range other.counts {
 		h.counts[i] += n
 	}
@@ -48,7 +51,10 @@ func (h *histogram) quantile(share float64) time.Duration {
 	wanted, seen := uint64(math.Ceil(share*float64(h.n))), uint64(0)
 	for i, n := range h.counts {
 		if seen += uint64(n); seen >= wanted {
-			return time.Duration(float64(leastDuration) * math.Exp2(float64(i)/bucketsPerOctave))
+			if i == buckets-1 { // it has no end
+				return h.most
+			}
+			return min(h.most, time.Duration(float64(leastDuration)*math.Exp2(float64(i)/bucketsPerOctave)))
 		}
 	}
 	return 0

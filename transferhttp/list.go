@@ -49,8 +49,8 @@ type list struct {
 	Rows                            []transferRow
 	// First and Next lead to other pages, "" where there is none.
 	First, Next template.URL
-	// Notes say what is missing.
-	Notes []string
+	// Note says what is missing.
+	Note string
 }
 
 // transfers shows a list of transfers.
@@ -89,6 +89,12 @@ func (w *window) transfers(ctx context.Context, r *http.Request) (page, error) {
 		}
 		l.Rows = append(l.Rows, w.row(rec))
 		last = rec.ID
+	}
+	if seen > listPage && l.Next == "" {
+		l.Note = "There may be more, which this page can't lead to, as it ends with what can't be read: the audit names that."
+		if last != "" {
+			l.Next, l.Note = l.link(asked, last), ""
+		}
 	}
 	if query.Beyond != "" {
 		l.First = l.link(asked, "")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/mongotransfer/transfer"
@@ -22,6 +23,8 @@ type overview struct {
 	Calm bool
 	// States are the counts of what is unfinished.
 	States []stateRow
+	// Age is how long ago the server was read, "" if that is just now.
+	Age string
 	// Oldest is since when the oldest should have come to its end, for people.
 	Oldest string
 	// Recorded says that there is a Recorder, and Activity is what it has seen.
@@ -35,7 +38,8 @@ type overview struct {
 type attention struct {
 	// Name says what is wrong with them, and Hint what to do.
 	Name, Hint string
-	Count      int64
+	// Count says how many there are.
+	Count string
 	// Rows are the first of them.
 	Rows []transferRow
 	// More leads to all of them.
@@ -62,6 +66,10 @@ type auditView struct {
 	More int
 	// Findings are the first findings.
 	Findings []transfer.Finding
+	// Count counts all findings.
+	Count int
+	// MoreSums counts the sums that are not shown.
+	MoreSums int
 	// Failed is the error of a later one.
 	Failed string
 	// FailedAt is when that was.
@@ -74,7 +82,7 @@ const maxFindings = 20
 // overview shows what is stuck or late, and how the rest does.
 func (w *window) overview(ctx context.Context, r *http.Request) (page, error) {
 	p := page{body: "overview.html", Title: "Overview", Here: "./"}
-	p.refreshing(r, overviewEvery)
+	p.refreshing(r, overviewEvery, url.Values{})
 	var o overview
 	if w.recorder != nil {
 		o.Recorded, o.Activity, o.Audit = true, w.recorder.activity(), w.auditView()
@@ -83,7 +91,10 @@ func (w *window) overview(ctx context.Context, r *http.Request) (page, error) {
 	if err == nil {
 		o.Seen, o.States = seen, statesOf(seen.Stats)
 		o.Groups = w.groupsOf(seen)
-		o.Calm = len(o.Groups) == 0 && seen.Unhealthy == "" && len(o.Audit.Findings) == 0
+		o.Calm = len(o.Groups) == 0 && seen.Unhealthy == "" && seen.GivenUp == 0 && o.Audit.Count == 0
+		if age := w.now().Sub(seen.At); age > 2*leastAge {
+			o.Age = shortDuration(age)
+		}
 		if !seen.Stats.Oldest.IsZero() {
 			o.Oldest = relative(w.now(), seen.Stats.Oldest)
 		}
@@ -97,22 +108,44 @@ func (w *window) groupsOf(seen *sight) (groups []attention) {
 	for _, g := range []attention{
 		{
 			Name: "Stuck", Hint: "They can't be finished until what is in their way is repaired.",
-			Count: seen.Stats.Stuck, Rows: w.rows(seen.Stuck.Records), More: []string{"show", "stuck"},
+			Count: fmt.Sprint(seen.Stats.Stuck), Rows: w.rows(seen.Stuck), More: []string{"show", "stuck"},
 		},
 		{
 			Name: "Overdue holds", Hint: "They have expired, and nobody has voided them. Does some process call Run?",
-			Count: seen.Stats.Overdue, Rows: w.rows(seen.Overdue.Records), More: []string{"show", "overdue"},
+			Count: fmt.Sprint(seen.Stats.Overdue), Rows: w.rows(seen.Overdue), More: []string{"show", "overdue"},
 		},
 		{
 			Name: "Late", Hint: "Nothing has happened to them for more than a minute. Does some process call Run?",
-			Count: int64(len(seen.Late.Records)), Rows: w.rows(seen.Late.Records), More: []string{"show", "late"},
+			Count: seen.Late.count(), Rows: w.rows(seen.Late), More: []string{"show", "late"},
 		},
 	} {
-		if len(g.Rows) > 0 {
+		if len(g.Rows) > 0 || g.Count != "0" {
 			groups = append(groups, g)
 		}
 	}
+	if seen.mayBeLate() {
+		groups = append(groups, attention{
+			Name: "Late, perhaps", Count: "?", More: []string{"show", "late"},
+			Hint: fmt.Sprintf("Too many have stood still to look at all. Of the newest %d none is late, but the oldest of all may be.", maxExamined),
+		})
+	}
 	return groups
+}
+
+// count says how many there are.
+func (g group) count() string {
+	n := len(g.Records) + len(g.Unread)
+	if n > 0 && g.More {
+		return fmt.Sprint(n, " or more")
+	}
+	return fmt.Sprint(n)
+}
+
+// mayBeLate reports whether some transfer may be late that was not looked at: what is
+// late should have come to its end a while ago.
+func (s *sight) mayBeLate() bool {
+	oldest := s.Stats.Oldest
+	return s.Late.More && len(s.Late.Records)+len(s.Late.Unread) == 0 && !oldest.IsZero() && oldest.Before(s.At.Add(-lateAfter))
 }
 
 // statesOf returns the counts of what is unfinished.
@@ -137,7 +170,9 @@ func (w *window) auditView() auditView {
 	if last.report != nil {
 		v.Ago = relative(w.now(), last.report.At)
 		v.Findings = last.report.Findings[:min(len(last.report.Findings), maxFindings)]
-		v.More = len(last.report.Findings) - len(v.Findings) + last.report.Omitted
+		v.Count = len(last.report.Findings) + last.report.Omitted
+		v.MoreSums = last.sums - len(last.report.Ledgers)
+		v.More = v.Count - len(v.Findings)
 	}
 	return v
 }
@@ -162,10 +197,12 @@ type transferRow struct {
 }
 
 // rows returns transfers as a table has them.
-func (w *window) rows(records []transfer.Record) []transferRow {
-	rows := make([]transferRow, len(records))
-	for i, rec := range records {
-		rows[i] = w.row(rec)
+func (w *window) rows(g group) (rows []transferRow) {
+	for _, rec := range g.Records {
+		rows = append(rows, w.row(rec))
+	}
+	for _, unread := range g.Unread {
+		rows = append(rows, transferRow{Unread: unread})
 	}
 	return rows
 }
@@ -190,7 +227,7 @@ func (w *window) row(rec transfer.Record) transferRow {
 		}
 	}
 	for _, u := range rec.Undelivered {
-		if u.GivenUp {
+		if u.GivenUp && row.Why == "" {
 			row.Why = fmt.Sprintf("the event %s was given up after %d attempts", u.Kind, u.Attempts)
 		}
 	}

@@ -10,7 +10,9 @@ import (
 	"fmt"
 	"html/template"
 	"net/http"
+	"net/url"
 	"path"
+	"strings"
 	"time"
 
 	"github.com/mongotransfer/transfer"
@@ -23,6 +25,12 @@ var files embed.FS
 type asset struct {
 	content     []byte
 	contentType string
+}
+
+// version returns what is in the asset's address, so that this changes with the content.
+func (a asset) version() string {
+	sum := sha256.Sum256(a.content)
+	return "v=" + hex.EncodeToString(sum[:6])
 }
 
 // loadAssets returns the files that are no pages, by their names.
@@ -42,10 +50,13 @@ func loadAssets() map[string]asset {
 }
 
 // serve answers with the file.
-// Its address changes with its content, so it may be kept.
+// It may be kept under the address that changes with its content, and under no other: a
+// page of another version of the service asks for another content.
 func (a asset) serve(answer http.ResponseWriter, r *http.Request) {
 	answer.Header().Set("Content-Type", a.contentType)
-	answer.Header().Set("Cache-Control", "private, max-age=86400")
+	if r.URL.RawQuery == a.version() {
+		answer.Header().Set("Cache-Control", "private, max-age=86400")
+	}
 	http.ServeContent(answer, r, "", time.Time{}, bytes.NewReader(a.content))
 }
 
@@ -60,6 +71,8 @@ type page struct {
 	Here string
 	// Now is when it was made.
 	Now time.Time
+	// Up leads from the address that was asked for to where the pages are.
+	Up template.URL
 	// Refresh is after how many seconds it is worth asking again.
 	// Zero: it doesn't change by itself, or the reader has stopped it.
 	Refresh int
@@ -93,29 +106,24 @@ func (w *window) loadPages() *template.Template {
 
 // assetLink returns the address of an asset, which changes with its content.
 func (w *window) assetLink(name string) template.URL {
-	sum := sha256.Sum256(w.assets[name].content)
-	return template.URL(name + "?v=" + hex.EncodeToString(sum[:6]))
+	return template.URL(name + "?" + w.assets[name].version())
 }
 
 // refreshing makes a page refresh itself, unless its reader has stopped that.
-func (p *page) refreshing(r *http.Request, every time.Duration) {
-	values := r.URL.Query()
-	p.Still = values.Has("still")
-	if p.Still {
-		values.Del("still")
-	} else {
+// Values are what its address has to say.
+func (p *page) refreshing(r *http.Request, every time.Duration, values url.Values) {
+	p.Still = r.URL.Query().Has("still")
+	if !p.Still {
 		p.Refresh = int(every / time.Second)
 		values.Set("still", "1")
 	}
-	address := path.Base(r.URL.Path)
-	if p.Here == "./" {
-		address = "./"
-	}
-	p.Toggle = link(address, values)
+	p.Toggle = link(p.Here, values)
 }
 
 // write answers with a page.
-func (w *window) write(answer http.ResponseWriter, _ *http.Request, p page) {
+func (w *window) write(answer http.ResponseWriter, r *http.Request, p page) {
+	below := strings.Count(strings.TrimPrefix(r.URL.EscapedPath(), "/"), "/")
+	p.Up = template.URL(strings.Repeat("../", min(below, maxBelow)))
 	p.Now = w.now()
 	var content bytes.Buffer
 	if err := w.pages.ExecuteTemplate(&content, p.body, p); err != nil {
@@ -130,9 +138,18 @@ func (w *window) write(answer http.ResponseWriter, _ *http.Request, p page) {
 	_, _ = answer.Write(content.Bytes()) // an error: the reader has gone
 }
 
+// maxBelow is from how far below the pages a page that is not there leads to them.
+const maxBelow = 100
+
 // fail answers with a page that has only a trouble.
 func (w *window) fail(answer http.ResponseWriter, r *http.Request, status int, text string) {
-	w.write(answer, r, page{body: "trouble.html", status: status, Title: http.StatusText(status), Trouble: text})
+	w.troubled(answer, r, page{status: status, Trouble: text})
+}
+
+// troubled answers with what a page still has when it could not be read.
+func (w *window) troubled(answer http.ResponseWriter, r *http.Request, p page) {
+	p.body, p.Title = "trouble.html", http.StatusText(p.status)
+	w.write(answer, r, p)
 }
 
 // badRequest is an error of the address of a page.

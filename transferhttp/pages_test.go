@@ -116,6 +116,8 @@ func TestOverviewShowsUndeliveredEvents(t *testing.T) {
 	stop()
 	require.NoError(t, <-worker)
 	p := open(t, b.Coordinator)
+	require.Contains(t, p.get("./").section("attention"), "Events that were given up")
+	require.NotContains(t, p.get("./").section("attention"), "Nothing is stuck or late")
 	require.Regexp(t, `1 of these has an event that was given up: call Redeliver.*succeeded given up 1`, p.get("./").section("undelivered"))
 	require.Contains(t, p.get(withID("transfer", "t<1>")).section("timeline"), "event succeeded: not delivered, after 1 attempt, and given up")
 	require.Contains(t, p.get("transfers?show=undelivered").text(), "t<1>")
@@ -369,6 +371,58 @@ func TestOverviewsShareALook(t *testing.T) {
 	p.get("./")
 	require.Equal(t, alone, sent.take())
 	_, err := b.Void(t.Context(), "held")
+	require.NoError(t, err)
+	b.CheckBooks(bank.Balances(1000, 0))
+}
+
+// A page costs the server what the documentation says: so many commands, however much
+// there is, and lists of so many.
+func TestPagesCost(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 1000, 0).WithIndexes()
+	b.MustMove("t", 1)
+	b.MustHold("overdue", 1, time.Hour)
+	b.Silence("overdue", time.Hour)
+	b.Expire("overdue")
+	overdue := b.Plant("overdue", 300, bson.M{})
+	moved := b.Plant("t", 300, bson.M{})
+	for i, id := range moved {
+		b.SetField("transfers", id, "committedAt", time.Now().Add(-time.Duration(i)*time.Minute))
+	}
+	sent := &commands{}
+	c := b.NewCoordinator(b.Through(sent.client()))
+	now := time.Now()
+	p := open(t, c, transferhttp.WithClock(func() time.Time { return now }))
+	for _, page := range []struct {
+		address        string
+		commands, most int
+		lists          []int64
+	}{
+		{"./", 4, 200, []int64{200}},
+		{"transfers", 1, 51, []int64{51}},
+		{"transfers?show=overdue", 1, 51, []int64{51}},
+		{"accounts", 2, 51, []int64{51}},
+		{"transfer?id=t", 3, 1, nil},
+		{"account?id=b", 9, 26, []int64{21}},
+	} {
+		if page.address == "account?id=b" {
+			b.Remove("transfers", overdue...) // it costs what is under way on it
+		}
+		p.get(page.address) // the first use reads the deployment's notes
+		now = now.Add(time.Hour)
+		sent.take()
+		p.get(page.address)
+		most := sent.limits()
+		got := sent.but("hello", "killCursors")
+		t.Log(page.address, got, most)
+		assert.LessOrEqual(t, len(got), page.commands, "%s: %s", page.address, got)
+		assert.Subset(t, most, page.lists, page.address)
+		for _, limit := range most {
+			assert.LessOrEqual(t, limit, int64(page.most), page.address)
+		}
+	}
+	b.Remove("transfers", moved...)
+	_, err := b.Void(t.Context(), "overdue")
 	require.NoError(t, err)
 	b.CheckBooks(bank.Balances(1000, 0))
 }

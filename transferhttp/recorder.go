@@ -2,6 +2,7 @@ package transferhttp
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,6 +19,7 @@ const (
 	// Longer texts and longer lists of a call are cut.
 	maxIDBytes    = 255
 	maxErrorBytes = 300
+	maxSums       = 100
 	maxStages     = 16
 )
 
@@ -26,23 +28,29 @@ const (
 // calls, takeovers, deliveries of events, and the last audit.
 //
 // It is what this process has done: each process has a Recorder of its own.
-// It takes some three megabytes at most, however much is done, and about a microsecond of
-// each call.
+// It takes some three megabytes at most, however much is done, and about half a
+// microsecond of each call.
 // It is safe for many goroutines.
 type Recorder struct {
-	now func() time.Time
+	now     func() time.Time
+	begun   time.Time
+	elapsed func() time.Duration // since begun, whatever the process's clock is set to
 
 	mu    sync.Mutex
-	begun time.Time
 	slots [slotCount]slot
 	calls [recentCalls]transfer.TransferInfo
 	next  int // the place of the next call
 	audit lastAudit
+
+	drawing sync.Mutex
+	drawn   activity
+	drawnAt int64 // the slot in which it was; 0: never
+	draws   int   // how often
 }
 
 // slot is what was done in one span of time.
 type slot struct {
-	number                         int64 // of the span, since 1970
+	number                         int64 // of the span: see slotNumber
 	verbs                          map[string]*tally
 	stages                         map[string]*effort
 	takeovers                      int
@@ -69,6 +77,7 @@ type effort struct {
 // lastAudit is the last audit that has ended, and the error of a later one.
 type lastAudit struct {
 	report   *transfer.AuditReport
+	sums     int // of which the report has the first
 	failed   string
 	failedAt time.Time
 }
@@ -76,9 +85,9 @@ type lastAudit struct {
 // NewRecorder returns a Recorder that has seen nothing yet.
 // Hand its Observer to [transfer.NewCoordinator], and itself to [WithRecorder].
 func NewRecorder() *Recorder {
-	r := &Recorder{now: time.Now} // the process's clock comes in here
-	r.begun = r.now()
-	return r
+	now := time.Now // the process's clock comes in here
+	begun := now()
+	return &Recorder{now: now, begun: begun, elapsed: func() time.Duration { return now().Sub(begun) }}
 }
 
 // Observer returns what tells the Recorder, and the next observer, what a Coordinator
@@ -115,13 +124,31 @@ func both[T any](first, second func(T)) func(T) {
 //
 // An audit that has failed doesn't replace the report of the one before.
 func (r *Recorder) Audited(report transfer.AuditReport, err error) {
+	sums := len(report.Ledgers)
+	report = keptReport(report)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err != nil {
 		r.audit.failed, r.audit.failedAt = clip(err.Error(), maxErrorBytes), r.now()
 		return
 	}
-	r.audit = lastAudit{report: &report}
+	r.audit = lastAudit{report: &report, sums: sums}
+}
+
+// keptReport returns what is remembered of an audit, which is of bounded size.
+func keptReport(report transfer.AuditReport) transfer.AuditReport {
+	findings, ledgers := report.Findings, report.Ledgers
+	report.Findings = make([]transfer.Finding, min(len(findings), maxFindings))
+	report.Omitted += len(findings) - len(report.Findings)
+	for i := range report.Findings {
+		f := findings[i]
+		for _, text := range []*string{&f.Code, &f.ID, &f.Detail, &f.Advice, &f.Ledger, &f.Account, &f.TransferID} {
+			*text = strings.Clone(clip(*text, maxTroubleBytes))
+		}
+		report.Findings[i] = f
+	}
+	report.Ledgers = slices.Clone(ledgers[:min(len(ledgers), maxSums)])
+	return report
 }
 
 // lastAudit returns what the overview shows of audits.
@@ -135,7 +162,7 @@ func (r *Recorder) lastAudit() lastAudit {
 func (r *Recorder) record(change func(*slot)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	number := slotNumber(r.now())
+	number := r.slotNumber()
 	s := &r.slots[number%slotCount]
 	if s.number != number {
 		*s = slot{number: number, verbs: map[string]*tally{}, stages: map[string]*effort{}}
@@ -143,7 +170,9 @@ func (r *Recorder) record(change func(*slot)) {
 	change(s)
 }
 
-func slotNumber(t time.Time) int64 { return t.UnixNano() / int64(slotLength) }
+// slotNumber returns the number of the current slot.
+// The first is slotCount, so that none has the number of a slot that was never used.
+func (r *Recorder) slotNumber() int64 { return slotCount + int64(max(r.elapsed(), 0)/slotLength) }
 
 // knownVerbs and knownStages bound how much a slot has.
 func knownVerbs() [13]string {
@@ -250,13 +279,13 @@ func (r *Recorder) callsOf(id string) (calls []transfer.TransferInfo) {
 func (r *Recorder) each(f func(i int, s *slot, known bool)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	first := slotNumber(r.now()) - slotCount + 1
+	first := r.slotNumber() - slotCount + 1
 	for i := range slotCount - 1 {
 		number := first + int64(i)
 		s := &r.slots[number%slotCount]
 		if s.number != number {
 			s = &slot{number: number}
 		}
-		f(i, s, number >= slotNumber(r.begun))
+		f(i, s, number >= slotCount)
 	}
 }

@@ -21,8 +21,15 @@ import (
 
 // clock is a clock that a test sets.
 type clock struct {
-	mu sync.Mutex
-	at time.Time
+	mu   sync.Mutex
+	at   time.Time
+	gone time.Duration
+}
+
+func (c *clock) elapsed() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.gone
 }
 
 func (c *clock) now() time.Time {
@@ -32,6 +39,14 @@ func (c *clock) now() time.Time {
 }
 
 func (c *clock) add(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = c.at.Add(d)
+	c.gone += d
+}
+
+// jump sets what the clock shows, as an operator does.
+func (c *clock) jump(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.at = c.at.Add(d)
@@ -80,7 +95,7 @@ func tell(t *testing.T, o transfer.Observer) {
 func TestRecorder(t *testing.T) {
 	t.Parallel()
 	c := &clock{at: time.Unix(1_800_000_000, 0)}
-	r := transferhttp.NewRecorderBy(c.now)
+	r := transferhttp.NewRecorderBy(c.now, c.elapsed)
 	o := r.Observer(transfer.Observer{})
 	empty := charts(t, r)
 	require.Contains(t, empty.section("lately"), "Nothing in the last 30 minutes")
@@ -112,6 +127,84 @@ func TestRecorder(t *testing.T) {
 	o.TransferDone(transfer.TransferInfo{Verb: "transfer", Outcome: transfer.Moved})
 	c.add(15 * time.Second)
 	require.Contains(t, charts(t, r).section("lately"), "transfer 1 0 0", "a span's place is used anew")
+}
+
+// The charts don't mind what the process's clock is set to meanwhile.
+func TestRecorderWhenTheClockIsSet(t *testing.T) {
+	t.Parallel()
+	for name, d := range map[string]time.Duration{"back": -2 * time.Hour, "ahead": 2 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := &clock{at: time.Unix(1_800_000_000, 0)}
+			r := transferhttp.NewRecorderBy(c.now, c.elapsed)
+			o := r.Observer(transfer.Observer{})
+			tell(t, o)
+			c.add(15 * time.Second)
+			c.jump(d)
+			o.TransferDone(transfer.TransferInfo{Verb: "hold", Outcome: transfer.Moved})
+			c.add(15 * time.Second)
+			page := charts(t, r)
+			require.Contains(t, page.section("lately"), "transfer 120 30")
+			require.Contains(t, page.section("lately"), "hold 4 0 3")
+			require.Contains(t, page.label("calls"), "Last: done 0.07,")
+			require.Contains(t, page.label("calls"), "The highest was 8.4.")
+		})
+	}
+}
+
+// What the charts tell last is of the last minute or two, and not of some time ago.
+func TestChartsTellTheLastMinute(t *testing.T) {
+	t.Parallel()
+	c := &clock{at: time.Unix(1_800_000_000, 0)}
+	r := transferhttp.NewRecorderBy(c.now, c.elapsed)
+	tell(t, r.Observer(transfer.Observer{}))
+	c.add(time.Minute)
+	page := charts(t, r)
+	require.Contains(t, page.label("unfinished"), "under way 7, due 8, held 16")
+	require.Contains(t, page.label("latency"), "99 of 100 within 10 s")
+	c.add(15 * time.Second)
+	page = charts(t, r)
+	require.Contains(t, page.label("latency"), "99 of 100 within –, 95 of 100 –, half of them –. The highest was 10 s.")
+	c.add(time.Minute)
+	require.Contains(t, charts(t, r).label("unfinished"), "under way –, due –, held –. The highest was 16.")
+}
+
+// The charts are drawn once for each span, however many look at them: who draws keeps
+// those waiting who record.
+func TestChartsAreDrawnOnce(t *testing.T) {
+	t.Parallel()
+	c := &clock{at: time.Unix(1_800_000_000, 0)}
+	r := transferhttp.NewRecorderBy(c.now, c.elapsed)
+	o := r.Observer(transfer.Observer{})
+	for spans := range 3 {
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() { transferhttp.Draw(r) })
+		}
+		all.Wait()
+		o.TransferDone(transfer.TransferInfo{Verb: "transfer", Outcome: transfer.Moved})
+		require.Equal(t, spans+1, transferhttp.Drawn(r))
+		c.add(15 * time.Second)
+	}
+}
+
+// The figures beside a chart are those of its picture, small and large.
+func TestChartLabels(t *testing.T) {
+	t.Parallel()
+	c := &clock{at: time.Unix(1_800_000_000, 0)}
+	r := transferhttp.NewRecorderBy(c.now, c.elapsed)
+	o := r.Observer(transfer.Observer{})
+	for range 2 {
+		o.TransferDone(transfer.TransferInfo{Verb: "transfer", Outcome: transfer.Moved, Took: 150 * time.Second})
+	}
+	o.TransferDone(transfer.TransferInfo{Verb: "hold", Outcome: transfer.Unchanged, Took: 9 * time.Millisecond})
+	c.add(15 * time.Second)
+	lately := charts(t, r).section("lately")
+	require.Contains(t, lately, "Calls a second 0.2 30 min ago")
+	require.Contains(t, lately, "done 0.13")
+	require.Contains(t, lately, "hold 1 0 0 9.0 ms 9.0 ms 9.0 ms", "none took longer")
+	require.Contains(t, lately, "How long callers waited 2.5 min 30 min ago")
+	require.Contains(t, lately, "transfer 2 0 0 2.5 min 2.5 min 2.5 min", "no bucket ends there")
 }
 
 // An observer that comes next is told everything that it would be told alone.
@@ -180,7 +273,7 @@ func heap() int64 {
 func TestRecorderIsBounded(t *testing.T) {
 	const enough = 5 << 20
 	c := &clock{at: time.Now()}
-	r := transferhttp.NewRecorderBy(c.now)
+	r := transferhttp.NewRecorderBy(c.now, c.elapsed)
 	o := r.Observer(transfer.Observer{})
 	stages := make([]transfer.Stage, 400)
 	for s := range stages {
@@ -207,6 +300,35 @@ func TestRecorderIsBounded(t *testing.T) {
 	}
 	require.Less(t, heap()-before, int64(enough))
 	require.Contains(t, charts(t, r).section("lately"), "other")
+}
+
+// An audit is remembered in a bounded size, whatever it has found, and whatever becomes
+// of the report that was handed over.
+func TestAuditIsBounded(t *testing.T) {
+	const enough = 1 << 20
+	c := &clock{at: time.Now()}
+	r := transferhttp.NewRecorderBy(c.now, c.elapsed)
+	report := transfer.AuditReport{Findings: make([]transfer.Finding, 1000), Ledgers: make([]transfer.LedgerTotal, 10_000), Omitted: 5}
+	long := strings.Repeat("<", 1<<13)
+	for i := range report.Findings {
+		report.Findings[i] = transfer.Finding{Code: "odd", ID: fmt.Sprint(i, long), Detail: fmt.Sprint(i, long), Advice: fmt.Sprint(i, long)}
+	}
+	for i := range report.Ledgers {
+		report.Ledgers[i] = transfer.LedgerTotal{Currency: fmt.Sprint("C", i)}
+	}
+	r.Audited(report, nil)
+	report.Findings[0].Code, report.Ledgers[0].Currency = "changed", "changed"
+	report = transfer.AuditReport{}
+	before := heap()
+	page := charts(t, r)
+	r.Audited(transfer.AuditReport{}, nil)
+	require.Less(t, before-heap(), int64(enough))
+	require.NotContains(t, page.body, "changed")
+	require.Contains(t, page.section("attention"), "The audit has findings 1005")
+	require.Contains(t, page.section("audit"), "And 985 more.")
+	require.Contains(t, page.section("audit"), "C99")
+	require.Contains(t, page.section("audit"), "And 9900 more sums.")
+	require.Less(t, len(page.body), 400<<10)
 }
 
 // The calls about a transfer are the last ones, newest first.
@@ -247,7 +369,7 @@ func TestLastAudit(t *testing.T) {
 	r.Audited(transfer.AuditReport{Findings: findings, Omitted: 3, At: time.Now().Add(-time.Hour)}, nil)
 	r.Audited(transfer.AuditReport{}, errors.New("it took too long"))
 	page := p.get("./")
-	require.Contains(t, page.section("attention"), "The audit has findings 25")
+	require.Contains(t, page.section("attention"), "The audit has findings 28")
 	require.NotContains(t, page.section("attention"), "Nothing is stuck")
 	require.Regexp(t, `has not ended: it took too long .* 60 min ago: .*detail 0 Call <b>RepairMarker</b> .*And 8 more`, page.section("audit"))
 	require.Contains(t, page.links(), "account?id=%3Ca%3E")

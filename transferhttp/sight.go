@@ -19,6 +19,7 @@ const (
 	// A look at the server is shown for at least leastAge, and for restFactor times as
 	// long as it took, so that it costs the server a tenth of one connection at most,
 	// however many pages are open.
+	// One that has failed is taken again after as long as it took.
 	leastAge   = time.Second
 	restFactor = 10
 	mostAge    = time.Minute
@@ -42,15 +43,23 @@ type sight struct {
 // group is the beginning of a list.
 type group struct {
 	Records []transfer.Record
+	// Unread are the errors of those that can't be read.
+	Unread []string
 	// More says that there may be others.
 	More bool
+}
+
+// add adds the beginning of another list.
+func (g *group) add(other group) {
+	g.Records, g.Unread = append(g.Records, other.Records...), append(g.Unread, other.Unread...)
+	g.More = g.More || other.More
 }
 
 // sights shares the looks of all that ask at the same time, and for a moment after.
 type sights struct {
 	mu      sync.Mutex
 	last    *sight
-	until   time.Time     // last is shown until then
+	until   time.Time     // last, or failed, is shown until then
 	looking chan struct{} // closed when the look under way has ended; nil: there is none
 	failed  error         // of the look that has ended last
 }
@@ -60,9 +69,9 @@ type sights struct {
 func (w *window) sight(ctx context.Context) (*sight, error) {
 	s := &w.sights
 	s.mu.Lock()
-	if s.last != nil && w.now().Before(s.until) {
+	if w.now().Before(s.until) {
 		defer s.mu.Unlock()
-		return s.last, nil
+		return s.shown()
 	}
 	looking := s.looking
 	if looking == nil {
@@ -76,13 +85,18 @@ func (w *window) sight(ctx context.Context) (*sight, error) {
 	case <-looking:
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.failed != nil {
-			return nil, s.failed
-		}
-		return s.last, nil
+		return s.shown()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// shown returns what has come of the last look.
+func (s *sights) shown() (*sight, error) {
+	if s.failed != nil {
+		return nil, s.failed
+	}
+	return s.last, nil
 }
 
 // lookForAll takes a look, for this request and all that wait.
@@ -96,10 +110,11 @@ func (w *window) lookForAll(ctx context.Context, looking chan struct{}) (seen *s
 		if !ended {
 			err = errors.New("the look at the server has ended early")
 		}
+		now, factor := w.now(), time.Duration(1)
 		if s.failed = err; err == nil {
-			s.last = seen
-			s.until = seen.At.Add(min(max(restFactor*seen.At.Sub(begun), leastAge), mostAge))
+			s.last, factor = seen, restFactor
 		}
+		s.until = now.Add(min(max(factor*now.Sub(begun), leastAge), mostAge))
 		s.looking = nil
 		close(looking)
 	}()
@@ -150,8 +165,7 @@ func (w *window) look(ctx context.Context) (*sight, error) {
 	}
 	seen.Stuck, seen.Overdue, seen.Undelivered = stuck, overdue, undelivered
 	for _, part := range []group{decided, preparing, due} {
-		seen.Late.Records = append(seen.Late.Records, part.Records...)
-		seen.Late.More = seen.Late.More || part.More
+		seen.Late.add(part)
 	}
 	for _, rec := range undelivered.Records {
 		if hasGivenUp(rec) {
@@ -197,7 +211,10 @@ func (w *window) pick(ctx context.Context, q transfer.Query, keep func(transfer.
 	for rec, err := range w.coordinator.List(ctx, q) {
 		examined++
 		switch {
-		case err != nil && transfer.OutcomeOf(err) == transfer.InDoubt: // one that can't be read: the audit names it
+		case err != nil && transfer.OutcomeOf(err) == transfer.InDoubt: // one that can't be read
+			if len(g.Unread) < maxShown {
+				g.Unread = append(g.Unread, clip(err.Error(), maxErrorBytes))
+			}
 			continue
 		case err != nil:
 			return g, err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +22,8 @@ type transferView struct {
 	Row transferRow
 	// SinceAgo and NextTryIn are for people.
 	SinceAgo, NextTryIn string
+	// Missed says that the next try should have been a while ago.
+	Missed bool
 	// Timeline is what has happened, and is to come, in order.
 	Timeline []moment
 	// Calls are those of this process, newest first.
@@ -61,19 +64,23 @@ func (w *window) transfer(ctx context.Context, r *http.Request) (page, error) {
 	if id == "" {
 		return page{}, &badRequest{"Which transfer? Its ID is missing."}
 	}
+	p := page{Title: "Transfer " + visible(id), Here: "transfer"}
+	refreshed := p
+	refreshed.refreshing(r, transferEvery, url.Values{"id": {id}})
 	done, err := w.read(ctx)
 	if err != nil {
-		return page{}, err
+		return refreshed, err
 	}
 	defer done()
 	e, err := w.coordinator.Explain(ctx, id)
 	if err != nil {
-		return page{}, err
+		return refreshed, err
 	}
 	now := w.now()
 	view := transferView{
 		Explanation: e, Row: w.row(e.Record), Timeline: timeline(now, e),
 		SinceAgo: relative(now, e.Since), NextTryIn: relative(now, e.NextTry),
+		Missed: !e.NextTry.IsZero() && e.NextTry.Before(now.Add(-lateAfter)),
 	}
 	if w.recorder != nil {
 		view.Recorded = true
@@ -81,10 +88,10 @@ func (w *window) transfer(ctx context.Context, r *http.Request) (page, error) {
 			view.Calls = append(view.Calls, callOf(now, call))
 		}
 	}
-	p := page{body: "transfer.html", Title: "Transfer " + visible(id), Here: "transfer", Body: view}
-	if !e.Record.State.Final() || r.URL.Query().Has("still") {
-		p.refreshing(r, transferEvery)
+	if !e.Record.State.Final() || refreshed.Still {
+		p = refreshed
 	}
+	p.body, p.Body = "transfer.html", view
 	return p, nil
 }
 
@@ -97,7 +104,7 @@ func timeline(now time.Time, e transfer.Explanation) []moment {
 		{At: rec.AwaitFundsUntil, What: "no longer waits for funds"},
 		{At: rec.CommittedAt, What: "committed: the money has moved, or will"},
 		{At: rec.LastModified, What: lastChange(e)},
-		{At: e.NextTry, What: "recovery goes on with it"},
+		{At: e.NextTry, What: "from here on recovery goes on with it"},
 		{At: rec.PurgeAt, What: "removed, and its ID forgotten"},
 	}
 	if rec.Held || rec.Hold && rec.State.Final() {

@@ -11,6 +11,21 @@
     return document.hidden || (selection !== null && !selection.isCollapsed);
   }
 
+  // What tells a link, or a part that can be scrolled, from the others of a page.
+  function nameOf(element) {
+    if (element.hasAttribute("href")) {
+      return "link " + element.getAttribute("href");
+    }
+    const part = element.closest("section");
+    const heading = part === null ? "" : part.getAttribute("aria-labelledby");
+    return "part " + heading + " " + (element.getAttribute("aria-label") || element.previousElementSibling?.textContent || "");
+  }
+
+  // How far the parts of a page are scrolled.
+  function scrolled(main) {
+    return new Map(Array.from(main.querySelectorAll("[tabindex]"), (e) => [nameOf(e), [e.scrollLeft, e.scrollTop]]));
+  }
+
   async function fresh() {
     const answer = await fetch(location.href, { cache: "no-store", signal: AbortSignal.timeout(limit) });
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
@@ -19,11 +34,15 @@
       throw new Error("the answer is another page");
     }
     const old = document.getElementById("main");
-    const focused = old.contains(document.activeElement) ? document.activeElement : null;
-    const place = focused && focused.getAttribute("href");
+    const places = scrolled(old);
+    const place = old.contains(document.activeElement) ? nameOf(document.activeElement) : "";
     old.replaceWith(document.adoptNode(main));
-    if (place !== null) {
-      const again = Array.from(main.querySelectorAll("a")).find((a) => a.getAttribute("href") === place);
+    for (const e of main.querySelectorAll("[tabindex]")) {
+      const [left, top] = places.get(nameOf(e)) || [0, 0];
+      e.scrollTo(left, top);
+    }
+    if (place !== "") {
+      const again = Array.from(main.querySelectorAll("a, [tabindex]")).find((e) => nameOf(e) === place);
       if (again !== undefined) {
         again.focus({ preventScroll: true });
       }

@@ -34,6 +34,29 @@ func TestPhone(t *testing.T) {
 	}
 }
 
+// However long an ID or a text is, it takes no more of a table than its share: the other
+// columns are in sight.
+func TestTables(t *testing.T) {
+	t.Parallel()
+	s, ids := newHostileScene(t)
+	b := newTab(t, s.root)
+	for _, size := range []struct {
+		width, most int64
+		opts        []chromedp.EmulateViewportOption
+	}{{1080, 1080, nil}, {320, 440, []chromedp.EmulateViewportOption{chromedp.EmulateMobile, chromedp.EmulateTouch}}} {
+		b.size(size.width, 740, size.opts...)
+		for _, address := range s.pages(ids[len(ids)-4:]...) {
+			b.goTo(address)
+			for _, widest := range eval[[]int64](b, `Array.from(document.querySelectorAll(".scroll table"), (e) => Math.ceil(e.scrollWidth))`) {
+				require.LessOrEqual(t, widest, size.most, "%s at %d", address, size.width)
+			}
+			narrow := eval[[]string](b, `Array.from(document.querySelectorAll("tbody :is(th, td):not(.number, .stages, .columns *)"))
+				.filter((e) => e.offsetWidth > 0 && e.offsetWidth < 40 && e.textContent.length > 3).map((e) => e.textContent)`)
+			require.Empty(t, narrow, "%s at %d", address, size.width)
+		}
+	}
+}
+
 // contrasts returns the texts of a page that are hard to read: less than 4.5 to 1, and
 // the parts of charts that are hard to see, less than 3 to 1.
 //

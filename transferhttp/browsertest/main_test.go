@@ -2,6 +2,7 @@ package browsertest
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -45,6 +46,11 @@ func run(m *testing.M) int {
 		return 1
 	}
 	browser = ctx
+	flag.Parse()
+	if err := flag.Set("test.parallel", "8"); err != nil { // they wait for the clock more than for a processor
+		fmt.Fprintln(os.Stderr, "browsertest:", err)
+		return 1
+	}
 	return mongotest.Main(m)
 }
 

@@ -2,6 +2,7 @@ package browsertest
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,17 +16,28 @@ import (
 func TestOverviewRefreshes(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
+	s.MustHold(strings.Repeat("long", 60), 1, time.Hour)
+	s.ExpireAll()
 	b := newTab(t, s.root)
 	b.goTo("./")
 	loads := b.count()
+	b.size(200, 740)
+	part := `document.querySelector("[aria-label='Calls by verb'], [aria-label='Transfers']")`
+	b.run(part + `.scrollTo(17, 0)`)
+	require.InDelta(t, 17, eval[float64](b, part+`.scrollLeft`), 1)
 	b.run(`document.querySelector('main a[href="transfers?show=held"]').focus()`)
-	held := `document.getElementById("unfinished").parentElement.textContent.replace(/\s+/g, " ").includes("1 Held")`
+	held := `document.getElementById("unfinished").parentElement.textContent.replace(/\s+/g, " ").includes("2 Held")`
 	require.False(t, eval[bool](b, held))
 	s.MustHold("t", 1, time.Hour)
 	b.await(held)
 	require.Equal(t, "transfers?show=held", eval[string](b, `document.activeElement.getAttribute("href")`))
+	require.InDelta(t, 17, eval[float64](b, part+`.scrollLeft`), 1, "what was scrolled stays so")
 	require.Equal(t, loads, b.count())
 	b.requireQuiet()
+	b.run(part + `.focus()`)
+	made := `document.querySelector(".made time").textContent`
+	b.await(made + ` !== ` + quoted(eval[string](b, made)))
+	require.True(t, eval[bool](b, part+` === document.activeElement`))
 
 	b.run(`document.getSelection().selectAllChildren(document.querySelector("main h1"))`)
 	_, err := s.Void(t.Context(), "t")
@@ -33,8 +45,7 @@ func TestOverviewRefreshes(t *testing.T) {
 	other := newTab(t, s.root)
 	other.goTo("./")
 	other.await("!(" + held + ")")
-	made := eval[string](other, `document.querySelector(".made time").textContent`)
-	other.await(`document.querySelector(".made time").textContent !== ` + quoted(made))
+	other.await(made + ` !== ` + quoted(eval[string](other, made)))
 	require.True(t, eval[bool](b, held), "while something is selected the page stays")
 	b.run(`document.getSelection().removeAllRanges()`)
 	b.await("!(" + held + ")")
@@ -42,6 +53,8 @@ func TestOverviewRefreshes(t *testing.T) {
 	b.goTo("./?still=1")
 	require.Zero(t, b.number("script"))
 	b.requireQuiet()
+	_, err = s.Void(t.Context(), strings.Repeat("long", 60))
+	require.NoError(t, err)
 	s.CheckBooks(bank.Balances(1000, 0))
 }
 
