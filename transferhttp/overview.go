@@ -218,6 +218,9 @@ func (w *window) row(rec transfer.Record) transferRow {
 			row.From, row.To = row.To, row.From
 		}
 		row.Amount = amountIn(row.To.Amount, row.To.Currency)
+		if rec.Posted != nil && rec.Posted.Cmp(row.To.Amount) != 0 {
+			row.Amount = rec.Posted.String() + " of " + row.Amount
+		}
 	} else {
 		row.Others = parties(rec)
 	}

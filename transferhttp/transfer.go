@@ -98,18 +98,21 @@ func (w *window) transfer(ctx context.Context, r *http.Request) (page, error) {
 // timeline returns what has happened to a transfer, and what is to come.
 func timeline(now time.Time, e transfer.Explanation) []moment {
 	rec := e.Record
-	moments := []moment{
+	// What was to come, and was decided before, does not come any more.
+	planned := []moment{{At: rec.NotBefore, What: "may begin"}, {At: rec.AwaitFundsUntil, What: "no longer waits for funds"}}
+	if rec.Held || rec.Hold && rec.State.Final() {
+		planned = append(planned, moment{At: rec.ExpiresAt, What: "the hold expires"})
+	}
+	if rec.State.Final() {
+		planned = slices.DeleteFunc(planned, func(m moment) bool { return m.At.After(rec.LastModified) })
+	}
+	moments := slices.Concat(planned, []moment{
 		{At: rec.CreatedAt, What: "stored"},
-		{At: rec.NotBefore, What: "may begin"},
-		{At: rec.AwaitFundsUntil, What: "no longer waits for funds"},
 		{At: rec.CommittedAt, What: "committed: the money has moved, or will"},
 		{At: rec.LastModified, What: lastChange(e)},
 		{At: e.NextTry, What: "from here on recovery goes on with it"},
 		{At: rec.PurgeAt, What: "removed, and its ID forgotten"},
-	}
-	if rec.Held || rec.Hold && rec.State.Final() {
-		moments = append(moments, moment{At: rec.ExpiresAt, What: "the hold expires"})
-	}
+	})
 	for _, u := range rec.Undelivered {
 		what := fmt.Sprintf("event %s: waits for its delivery", u.Kind)
 		if u.Attempts > 0 {
