@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongotransfer/transfer/internal/mongotest"
@@ -33,6 +34,8 @@ type desk struct {
 	answer string // what they type where they are asked
 	seated bool   // they can be asked
 	env    map[string]string
+
+	monitor *event.CommandMonitor // of all commands; nil: none
 }
 
 func atDesk(t *testing.T, db *mongo.Database) *desk {
@@ -63,7 +66,7 @@ func (d *desk) runBare(args ...string) answered {
 	defer cancel()
 	code := run(ctx, args, surroundings{
 		in: strings.NewReader(d.answer), out: &out, err: &errs, asks: d.seated,
-		lookup: d.variable, now: time.Now,
+		lookup: d.variable, now: time.Now, monitor: d.monitor,
 	})
 	return answered{d.t, code, out.String(), errs.String()}
 }
