@@ -99,7 +99,7 @@ func (v *conversion) run(ctx context.Context, cancel bool) error {
 			return w.err
 		}
 	}
-	if err := v.p.confirm("convert %d transactions of %s.%s, on which nobody else may work any more",
+	if err := v.p.confirm(ctx, "convert %d transactions of %s.%s, on which nobody else may work any more",
 		len(plan.Steps), v.s.database.Name(), v.books.Transactions.Name()); err != nil {
 		return err
 	}
