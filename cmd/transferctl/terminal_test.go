@@ -185,7 +185,7 @@ func TestWatchInATerminal(t *testing.T) {
 	x.shows("held              3", "q quits · p pauses")
 
 	x.resize(60, 12)
-	x.shows("q quits", "WAITING")
+	x.shows("q quits", "UNFINISHED")
 	screen, _ = x.text()
 	for line := range strings.Lines(screen) {
 		require.LessOrEqual(t, len([]rune(strings.TrimRight(line, "\n"))), 60)
