@@ -15,7 +15,7 @@ func (p *program) cancelCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := p.confirm("cancel %q, which is %s: %s", rec.ID, stateOf(rec), movesText(rec.Legs)); err != nil {
+			if err := p.confirm(ctx, "cancel %q, which is %s: %s", rec.ID, stateOf(rec), movesText(rec.Legs)); err != nil {
 				return err
 			}
 			if rec, err = s.Cancel(ctx, args[0], reason); err != nil {
@@ -36,7 +36,7 @@ func (p *program) redeliverCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := p.confirm("have %d events of %q tried again", len(rec.Undelivered), rec.ID); err != nil {
+			if err := p.confirm(ctx, "have %d events of %q tried again", len(rec.Undelivered), rec.ID); err != nil {
 				return err
 			}
 			if err := s.Redeliver(ctx, args[0]); err != nil {

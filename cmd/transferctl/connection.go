@@ -97,6 +97,9 @@ func (s *session) collection(place string, lookup func(string) string) (*mongo.C
 		}
 		return client.Database(database).Collection(name), nil
 	}
+	if strings.Contains(place, "://") || strings.HasPrefix(place, "env:") {
+		return nil, usage("a collection on another server is a URI with a database, # and the name")
+	}
 	database, name, given := strings.Cut(place, "/")
 	if !given {
 		return s.database.Collection(place), nil

@@ -65,7 +65,8 @@ func (p *program) convertCommand() *cobra.Command {
 			}
 			v := conversion{p: p, s: s, books: &tutorial.Books{
 				Accounts: wire.ForCommands(s.accounts), Transactions: wire.ForCommands(s.database.Collection(transactions)),
-				Balance: cmp.Or(s.fields.Balance, "balance"), Currency: cmp.Or(s.fields.Currency, "currency"),
+				Transfers: wire.ForCommands(s.transfers),
+				Balance:   cmp.Or(s.fields.Balance, "balance"), Currency: cmp.Or(s.fields.Currency, "currency"),
 				Key: accountKey, ObjectIDs: s.ids == transfer.ObjectIDs, Prefix: prefix,
 			}, view: convertView{DryRun: dryRun}}
 			return v.run(ctx, initial == "cancel")
@@ -98,14 +99,19 @@ func (v *conversion) run(ctx context.Context, cancel bool) error {
 			return w.err
 		}
 	}
-	if err := v.p.confirm("convert %d transactions of %s.%s, on which nobody else may work any more",
+	if err := v.p.confirm(ctx, "convert %d transactions of %s.%s, on which nobody else may work any more",
 		len(plan.Steps), v.s.database.Name(), v.books.Transactions.Name()); err != nil {
 		return err
 	}
 	if err := v.convert(ctx, plan); err != nil {
 		return contacted(err)
 	}
-	if err := v.p.answer(v.view, v.tellDone); err != nil || len(v.view.Audit.Findings) == 0 {
+	left, err := v.books.Plan(ctx, cancel)
+	if err != nil {
+		return contacted(err)
+	}
+	v.showLeft(left)
+	if err := v.p.answer(v.view, v.tellDone); err != nil || len(v.view.Audit.Findings)+len(v.view.Problems) == 0 {
 		return err
 	}
 	return ErrFindings
@@ -132,15 +138,8 @@ func (v *conversion) convert(ctx context.Context, plan tutorial.Plan) error {
 			return err
 		}
 	}
-	for i, step := range plan.Steps {
-		if step.Action != tutorial.Ask {
-			continue
-		}
-		rec, err := v.books.Ask(ctx, v.s.Coordinator, step)
-		if err != nil {
-			return err
-		}
-		v.view.Transactions[i].Outcome = outcomeText(rec)
+	if err := v.ask(ctx, plan); err != nil {
+		return err
 	}
 	if err := v.books.Clear(ctx); err != nil {
 		return fmt.Errorf("remove the empty arrays: %w", err)
@@ -152,6 +151,27 @@ func (v *conversion) convert(ctx context.Context, plan tutorial.Plan) error {
 	audited := viewOfAudit(report)
 	v.view.Audit = &audited
 	return nil
+}
+
+// ask asks the library for what had not begun. What it can't take, it never will, and
+// keeps nothing else from being asked for.
+func (v *conversion) ask(ctx context.Context, plan tutorial.Plan) error {
+	var impossible []error
+	for i, step := range plan.Steps {
+		if step.Action != tutorial.Ask {
+			continue
+		}
+		rec, err := v.books.Ask(ctx, v.s.Coordinator, step)
+		switch {
+		case errors.Is(err, transfer.ErrInvalidRequest), errors.Is(err, transfer.ErrIDConflict):
+			impossible = append(impossible, err)
+		case err != nil:
+			return errors.Join(append(impossible, err)...)
+		default:
+			v.view.Transactions[i].Outcome = outcomeText(rec)
+		}
+	}
+	return errors.Join(impossible...)
 }
 
 // expectedAfter returns the sums that there have to be after a conversion: those from
@@ -211,6 +231,20 @@ func (v *conversion) show(plan tutorial.Plan) {
 	v.view.WholeAccounts, v.view.WholeTransactions, v.view.Arrays = plan.WholeAccounts, plan.WholeTransactions, plan.Arrays
 }
 
+// showLeft adds what there is to do after a conversion. Somebody else has left it: a
+// process of the old way that was not stopped, or another conversion.
+func (v *conversion) showLeft(left tutorial.Plan) {
+	for _, s := range left.Steps {
+		v.view.Problems = append(v.view.Problems, problemView{
+			About: v.books.Transactions.Name() + " " + s.ID, Detail: "somebody else works on the transactions: it is " + s.State,
+			Advice: "Stop every process that works on transactions, and convert again.",
+		})
+	}
+	for _, problem := range left.Problems {
+		v.view.Problems = append(v.view.Problems, problemView(problem))
+	}
+}
+
 func (v *conversion) tellPlan(w *page) {
 	w.line("%d transactions are unfinished; doubles in %d accounts and %d transactions become whole numbers; %d accounts have an array",
 		len(v.view.Transactions), v.view.WholeAccounts, v.view.WholeTransactions, v.view.Arrays)
@@ -225,12 +259,16 @@ func (v *conversion) tellPlan(w *page) {
 	if len(rows) > 0 {
 		w.table([]string{"ID", "STATE", "SOURCE", "DESTINATION", "VALUE", "ACTION"}, rows)
 	}
+	v.tellProblems(w)
+	if len(v.view.Problems) > 0 {
+		w.line("%d problems: nothing is converted before they are solved", len(v.view.Problems))
+	}
+}
+
+func (v *conversion) tellProblems(w *page) {
 	for _, problem := range v.view.Problems {
 		w.line("problem: %s: %s", problem.About, problem.Detail)
 		w.line("  %s", problem.Advice)
-	}
-	if len(v.view.Problems) > 0 {
-		w.line("%d problems: nothing is converted before they are solved", len(v.view.Problems))
 	}
 }
 
@@ -242,6 +280,10 @@ func (v *conversion) tellDone(w *page) {
 	}
 	w.line("%d transactions are converted", len(v.view.Transactions))
 	v.view.Audit.tell(w)
+	v.tellProblems(w)
+	if n := len(v.view.Problems); n > 0 {
+		w.line("%d problems have come up meanwhile: somebody else works on the transactions", n)
+	}
 }
 
 // outcomeText tells what became of a transfer.

@@ -21,10 +21,7 @@ func TestConvertByAnOldPlan(t *testing.T) {
 	t.Parallel()
 	b := bank.NewBare(t).WithIndexes()
 	oldBooks(t, b.DB)
-	books := &tutorial.Books{
-		Accounts: b.DB.Collection("accounts"), Transactions: b.DB.Collection("transactions"),
-		Balance: "balance", Currency: "currency", Key: "_id", Prefix: "old:",
-	}
+	books := oldBooksOf(b.DB)
 	plan, err := books.Plan(t.Context(), false)
 	require.NoError(t, err)
 	require.Len(t, plan.Steps, 11)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -72,7 +73,9 @@ type errorView struct {
 // outcomeOf says where the money is after an error of the library, or "".
 func outcomeOf(err error) string {
 	var wrong *usageError
-	if errors.As(err, &wrong) || errors.Is(err, ErrDeclined) || errors.Is(err, ErrNoDeployment) || errors.Is(err, ErrFindings) {
+	var unwritten *fs.PathError // the output, such as on a full disk
+	if errors.As(err, &wrong) || errors.As(err, &unwritten) ||
+		errors.Is(err, ErrDeclined) || errors.Is(err, ErrNoDeployment) || errors.Is(err, ErrFindings) {
 		return ""
 	}
 	return transfer.OutcomeOf(err).String()

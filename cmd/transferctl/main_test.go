@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongotransfer/transfer/internal/mongotest"
@@ -33,10 +34,13 @@ type desk struct {
 	answer string // what they type where they are asked
 	seated bool   // they can be asked
 	env    map[string]string
+
+	monitor *event.CommandMonitor // of all commands; nil: none
+	now     func() time.Time
 }
 
 func atDesk(t *testing.T, db *mongo.Database) *desk {
-	return &desk{t: t, db: db, env: map[string]string{"MONGODB_URI": mongotest.URI()}}
+	return &desk{t: t, db: db, now: time.Now, env: map[string]string{"MONGODB_URI": mongotest.URI()}}
 }
 
 // answered is what a command has answered.
@@ -59,11 +63,11 @@ func (d *desk) run(args ...string) answered {
 func (d *desk) runBare(args ...string) answered {
 	d.t.Helper()
 	var out, errs bytes.Buffer
-	ctx, cancel := context.WithTimeout(d.t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(d.t.Context(), 10*time.Minute)
 	defer cancel()
 	code := run(ctx, args, surroundings{
 		in: strings.NewReader(d.answer), out: &out, err: &errs, asks: d.seated,
-		lookup: d.variable, now: time.Now,
+		lookup: d.variable, now: d.now, monitor: d.monitor,
 	})
 	return answered{d.t, code, out.String(), errs.String()}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -41,6 +42,7 @@ func run(ctx context.Context, args []string, around surroundings) int {
 	err := root.ExecuteContext(ctx)
 	if err != nil && !p.begun {
 		err = &usageError{err}
+		p.flags.json = p.flags.json || slices.Contains(args, "--json") // it may come behind what is wrong
 	}
 	return p.end(err)
 }

@@ -73,7 +73,11 @@ func (p *program) planned(ctx context.Context, s *session) (recoveryView, error)
 	}
 	held := stalled
 	held.Holds = true
-	overdue := transfer.Query{ExpiresBefore: p.now()}
+	now, err := s.serverTime(ctx) // by which holds expire
+	if err != nil {
+		return view, contactError(err)
+	}
+	overdue := transfer.Query{ExpiresBefore: now}
 	all, err := s.Count(ctx, stalled)
 	if err != nil {
 		return view, err
@@ -88,6 +92,10 @@ func (p *program) planned(ctx context.Context, s *session) (recoveryView, error)
 	view.Stalled = max(all-holds, 0)
 	for _, q := range []transfer.Query{stalled, overdue} {
 		for rec, err := range s.List(ctx, q) {
+			if err != nil && transfer.OutcomeOf(err) == transfer.InDoubt {
+				p.note("%v", err) // one that can't be read keeps no other from being recovered
+				continue
+			}
 			if err != nil {
 				return view, err
 			}

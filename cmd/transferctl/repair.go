@@ -50,7 +50,7 @@ func (p *program) repairMarkerCommand() *cobra.Command {
 			if r.Amount, err = parseAmount(amount, strings.Contains(amount, ".")); err != nil {
 				return err
 			}
-			if err := p.confirm("remove the marker of %q, %s, from account %q, and %s",
+			if err := p.confirm(ctx, "remove the marker of %q, %s, from account %q, and %s",
 				r.TransferID, r.Amount, r.Account, decision); err != nil {
 				return err
 			}
@@ -76,7 +76,7 @@ func (p *program) repairPendingCommand() *cobra.Command {
 	c := p.command("pending", "make an empty array of markers a map",
 		"Repair pending makes an account's empty array of markers the empty map that it should be.",
 		cobra.NoArgs, p.with(needDeployment, func(ctx context.Context, s *session, _ []string) error {
-			if err := p.confirm("make the markers of account %q a map", account); err != nil {
+			if err := p.confirm(ctx, "make the markers of account %q a map", account); err != nil {
 				return err
 			}
 			if err := s.RepairPending(ctx, ledger, account); err != nil {
@@ -95,7 +95,7 @@ func (p *program) repairOpenCommand() *cobra.Command {
 	return p.command("open ID", "make a transfer's flag open what its state says",
 		"Repair open lets recovery find a transfer as long as it is unfinished, and no longer.",
 		cobra.ExactArgs(1), p.with(needDeployment, func(ctx context.Context, s *session, args []string) error {
-			if err := p.confirm("set the flag open of transfer %q as its state says", args[0]); err != nil {
+			if err := p.confirm(ctx, "set the flag open of transfer %q as its state says", args[0]); err != nil {
 				return err
 			}
 			if err := s.RepairOpen(ctx, args[0]); err != nil {

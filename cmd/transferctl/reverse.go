@@ -28,7 +28,7 @@ func (p *program) reverseCommand() *cobra.Command {
 					return err
 				}
 			}
-			if err := p.confirm("take back %s of %q, which moved %s; the reversal is %q",
+			if err := p.confirm(ctx, "take back %s of %q, which moved %s; the reversal is %q",
 				what, original.ID, movesText(original.Legs), r.ID); err != nil {
 				return err
 			}

@@ -131,6 +131,9 @@ func (p *program) withCollection(all []roleView, template roleCommand, value str
 		return nil, usage("--with-ledger and --with-documents are NAME=COLLECTION, not %q", value)
 	}
 	uri, collection, far := farPlace(place, p.lookup)
+	if !far && (strings.Contains(place, "://") || strings.HasPrefix(place, "env:")) {
+		return nil, usage("a collection on another server is a URI with a database, # and the name")
+	}
 	if !far {
 		database, rest, given := strings.Cut(place, "/")
 		if !given {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongotransfer/transfer"
@@ -219,6 +220,15 @@ func (s *session) chooseAccounts(given string, declared deployment.Declared) err
 func (s *session) named(namespace string) *mongo.Collection {
 	database, collection, _ := strings.Cut(namespace, ".")
 	return s.database.Client().Database(database).Collection(collection)
+}
+
+// serverTime asks the server for its time, by which transfers are stored.
+func (s *session) serverTime(ctx context.Context) (time.Time, error) {
+	var hello struct {
+		LocalTime time.Time `bson:"localTime"`
+	}
+	err := s.database.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&hello)
+	return hello.LocalTime, err
 }
 
 // close ends what was begun.

@@ -44,6 +44,7 @@ func (p *program) showCommand() *cobra.Command {
 				view.Participants = append(view.Participants, participantView(participant))
 			}
 			return p.answer(view, func(w *page) {
+				e.Record.Failure, e.Record.Stuck = inOneLine(e.Record.Failure), inOneLine(e.Record.Stuck)
 				w.lines(e.String())
 				if len(view.Transfer.Metadata) > 0 {
 					w.line("metadata: %s", view.Transfer.Metadata)
@@ -51,4 +52,15 @@ func (p *program) showCommand() *cobra.Command {
 				w.line("created:  %s", timeText(e.Record.CreatedAt))
 			})
 		}))
+}
+
+// inOneLine returns a failure whose message, which others have written, can't look like
+// lines of an explanation.
+func inOneLine(f *transfer.Failure) *transfer.Failure {
+	if f == nil {
+		return nil
+	}
+	shown := *f
+	shown.Message = clean(shown.Message)
+	return &shown
 }

@@ -88,7 +88,7 @@ func (x *terminal) text() (text string, alternate bool) {
 // shows waits until the screen has all of these texts, and returns it.
 func (x *terminal) shows(texts ...string) string {
 	x.t.Helper()
-	limit := time.NewTimer(time.Minute)
+	limit := time.NewTimer(5 * time.Minute)
 	defer limit.Stop()
 	for {
 		screen, _ := x.text()
@@ -121,7 +121,7 @@ func (x *terminal) press(keys string) {
 // ends waits for the program's end, and requires its exit code.
 func (x *terminal) ends(code int) {
 	x.t.Helper()
-	limit := time.NewTimer(time.Minute)
+	limit := time.NewTimer(5 * time.Minute)
 	defer limit.Stop()
 	select {
 	case <-x.ended: //nolint:errcheck // an exit code that is not 0 is an error, too
@@ -185,7 +185,7 @@ func TestWatchInATerminal(t *testing.T) {
 	x.shows("held              3", "q quits · p pauses")
 
 	x.resize(60, 12)
-	x.shows("q quits", "WAITING")
+	x.shows("q quits", "UNFINISHED")
 	screen, _ = x.text()
 	for line := range strings.Lines(screen) {
 		require.LessOrEqual(t, len([]rune(strings.TrimRight(line, "\n"))), 60)
@@ -260,7 +260,7 @@ func TestRates(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.close(t.Context())) }()
 	l := &looker{s: s, threshold: time.Minute}
-	first, err := l.serverTime(t.Context())
+	first, err := s.serverTime(t.Context())
 	require.NoError(t, err)
 	x := sample{at: first.Add(rateDelay)}
 	require.NoError(t, l.rates(t.Context(), &x))

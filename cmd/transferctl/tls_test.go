@@ -37,16 +37,17 @@ func TestTLSAndUsersByTheURI(t *testing.T) {
 
 	d := atDesk(t, nil)
 	with := func(user, options string) *desk {
-		d.env["MONGODB_URI"] = "mongodb://" + user + hello.Me + "/bank?directConnection=true&serverSelectionTimeoutMS=2000" + options
+		d.env["MONGODB_URI"] = "mongodb://" + user + hello.Me + "/bank?directConnection=true" + options
 		return d
 	}
-	trusting := "&authSource=admin&tls=true&tlsCAFile=" + authority
+	const patient, short = "&serverSelectionTimeoutMS=300000", "&serverSelectionTimeoutMS=2000"
+	trusting := "&authSource=admin&tls=true&tlsCAFile=" + authority + patient
 	with("oncall:p%40ss%2Fword@", trusting).runBare("setup").done()
 	d.runBare("check").done()
 	require.Contains(t, with("oncall:wrong@", trusting).runBare("check").requires(exitFailed).err, "password")
 	with("", trusting).runBare("check").requires(exitFailed)
-	with("oncall:p%40ss%2Fword@", "&authSource=admin&tls=true").runBare("check").requires(exitAway)
-	with("oncall:p%40ss%2Fword@", "&authSource=admin").runBare("check").requires(exitAway)
+	with("oncall:p%40ss%2Fword@", "&authSource=admin&tls=true"+short).runBare("check").requires(exitAway)
+	with("oncall:p%40ss%2Fword@", "&authSource=admin"+short).runBare("check").requires(exitAway)
 	with("oncall:p%40ss%2Fword@", trusting)
 	uri := d.env["MONGODB_URI"]
 	d.env["MONGODB_URI"] = ""

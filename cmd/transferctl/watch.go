@@ -7,7 +7,6 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/spf13/cobra"
-	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer"
 )
@@ -87,7 +86,7 @@ func (l *looker) look(ctx context.Context) (sample, error) {
 	defer cancel()
 	var x sample
 	var err error
-	if x.at, err = l.serverTime(ctx); err != nil {
+	if x.at, err = l.s.serverTime(ctx); err != nil {
 		return x, contactError(err)
 	}
 	if x.stats, err = l.s.Stats(ctx); err != nil {
@@ -110,15 +109,6 @@ func (l *looker) look(ctx context.Context) (sample, error) {
 		x.givenUp, err = l.records(ctx, transfer.Query{Undelivered: true})
 	}
 	return x, err
-}
-
-// serverTime asks the server for its time, by which transfers are stored.
-func (l *looker) serverTime(ctx context.Context) (time.Time, error) {
-	var hello struct {
-		LocalTime time.Time `bson:"localTime"`
-	}
-	err := l.s.database.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&hello)
-	return hello.LocalTime, err
 }
 
 // rates counts what was begun since the look before.
@@ -165,6 +155,9 @@ func (p *program) watchLines(ctx context.Context, l *looker, looks int) error {
 	defer timer.Stop()
 	for n := 1; ; n++ {
 		x, err := l.look(ctx)
+		if ctx.Err() != nil { // as between two looks
+			return nil
+		}
 		if err != nil {
 			return err
 		}

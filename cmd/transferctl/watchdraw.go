@@ -12,37 +12,53 @@ import (
 	"github.com/mongotransfer/transfer"
 )
 
-// The rows that the screen needs beside its lists.
-const fixedRows = 13
+const (
+	// wideColumns is how wide three columns of numbers are. A narrower screen has two,
+	// and what is in trouble comes first.
+	wideColumns = 65
+	// spaciousRows is how high a screen is that has empty lines.
+	spaciousRows = 16
+	// leastName is how much of an ID is shown, however narrow the screen is.
+	leastName = 16
+)
 
 // draw returns the screen's text. Each line is cut to the width, and the lists share the
 // rows that are left.
 func (w *watchScreen) draw() string {
-	lines := []string{w.headline(), ""}
+	gap := w.gap()
+	lines := append([]string{w.headline()}, gap...)
 	if w.err != nil {
-		lines = append(lines, bad(clean("this look failed: "+w.err.Error())), "")
+		lines = append(append(lines, bad(clean("this look failed: "+w.err.Error()))), gap...)
 	}
 	if w.looked {
-		lines = append(lines, w.rateLine(), "")
+		lines = append(append(lines, w.rateLine()), gap...)
 		lines = append(lines, w.numbers()...)
-		lines = append(lines, w.lists()...)
+		lines = append(lines, w.lists(w.height-len(lines)-len(gap)-1)...)
 	} else if w.err == nil {
 		lines = append(lines, "looking …")
 	}
-	if room := w.height - 2; w.height > 0 && len(lines) > room {
+	if room := w.height - len(gap) - 1; w.height > 0 && len(lines) > room {
 		lines = lines[:max(room, 0)]
 	}
 	keys := faint("q quits · p pauses")
 	if w.paused {
 		keys = bad("paused") + faint(" · p goes on · q quits")
 	}
-	lines = append(lines, "", keys)
+	lines = append(append(lines, gap...), keys)
 	for i, line := range lines {
 		if w.width > 0 {
 			lines[i] = ansi.Truncate(line, w.width, "…")
 		}
 	}
 	return strings.Join(lines, "\n")
+}
+
+// gap is what stands between the parts: an empty line, where there is room for it.
+func (w *watchScreen) gap() []string {
+	if w.height > 0 && w.height < spaciousRows {
+		return nil
+	}
+	return []string{""}
 }
 
 func bold(text string) string  { return lipgloss.NewStyle().Bold(true).Render(text) }
@@ -81,7 +97,7 @@ func sparkline(values []float64) string {
 	return line.String()
 }
 
-// numbers draws the table of states, in three columns.
+// numbers draws the table of states, in as many columns as there is room for.
 func (w *watchScreen) numbers() []string {
 	s := w.latest.stats
 	plain := func(name string, n int64) string { return fmt.Sprintf("%-11s %7d", name, n) }
@@ -96,6 +112,18 @@ func (w *watchScreen) numbers() []string {
 		oldest = fmt.Sprintf("%-11s %7s", "oldest due", age(w.latest.at.Sub(s.Oldest)))
 	}
 	empty := strings.Repeat(" ", 19)
+	if w.width > 0 && w.width < wideColumns {
+		row := func(left, right string) string { return left + "  " + right }
+		return []string{
+			bold(row(fmt.Sprintf("%-19s", "TROUBLE"), "UNFINISHED")),
+			row(alarming("stuck", s.Stuck), plain("due", s.Due)),
+			row(alarming("overdue", s.Overdue), plain("scheduled", s.Scheduled)),
+			row(alarming("undelivered", s.Undelivered), plain("held", s.Held)),
+			row(oldest, plain("preparing", s.Preparing)),
+			row(empty, plain("committed", s.Committed)),
+			row(empty, plain("rollback", s.Rollback)),
+		}
+	}
 	row := func(cells ...string) string { return strings.Join(cells, "    ") }
 	return []string{
 		bold(row(fmt.Sprintf("%-19s", "WAITING"), fmt.Sprintf("%-19s", "UNDER WAY"), "TROUBLE")),
@@ -129,7 +157,7 @@ type list struct {
 }
 
 // lists draws what somebody has to look at: each list has an equal share of the rows.
-func (w *watchScreen) lists() (lines []string) {
+func (w *watchScreen) lists(rows int) (lines []string) {
 	x := w.latest
 	lists := []list{
 		{"STUCK", x.stuck, func(r transfer.Record) string {
@@ -142,22 +170,30 @@ func (w *watchScreen) lists() (lines []string) {
 		{"UNDELIVERED", x.givenUp, undeliveredText},
 	}
 	lists = slices.DeleteFunc(lists, func(l list) bool { return len(l.records) == 0 })
-	share := maxListed
+	gap, share := w.gap(), maxListed
 	if len(lists) > 0 && w.height > 0 {
-		share = max(1, (w.height-fixedRows)/len(lists)-2)
+		share = max(1, rows/len(lists)-len(gap)-1)
 	}
 	for _, l := range lists {
-		var rows [][]string
+		var table [][]string
 		for _, r := range l.records[:min(share, len(l.records))] {
-			rows = append(rows, []string{r.ID, stateOf(r), age(x.at.Sub(r.LastModified)), l.why(r)})
+			table = append(table, []string{w.name(r.ID), stateOf(r), age(x.at.Sub(r.LastModified)), l.why(r)})
 		}
 		var text strings.Builder
-		(&page{out: &text}).table([]string{l.title, "STATE", "IDLE FOR", "WHY"}, rows)
+		(&page{out: &text}).table([]string{l.title, "STATE", "IDLE FOR", "WHY"}, table)
 		drawn := strings.Split(strings.TrimRight(text.String(), "\n"), "\n")
 		drawn[0] = bold(drawn[0])
-		lines = append(append(lines, ""), drawn...)
+		lines = append(append(lines, gap...), drawn...)
 	}
 	return lines
+}
+
+// name returns an ID of which a long one leaves room for what there is to say of it.
+func (w *watchScreen) name(id string) string {
+	if w.width == 0 {
+		return id
+	}
+	return ansi.Truncate(clean(id), max(leastName, w.width/3), "…")
 }
 
 func undeliveredText(r transfer.Record) string {

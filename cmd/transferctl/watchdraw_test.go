@@ -60,7 +60,7 @@ func TestWatchFitsAnyTerminal(t *testing.T) {
 				w := fullScreen(listed)
 				w.width, w.height = width, height
 				lines := strings.Split(w.draw(), "\n")
-				require.LessOrEqual(t, len(lines), max(height, 2), "%d×%d", width, height)
+				require.LessOrEqual(t, len(lines), height, "%d×%d", width, height)
 				for _, line := range lines {
 					require.LessOrEqual(t, ansi.StringWidth(line), width, "%d×%d", width, height)
 				}
@@ -74,6 +74,26 @@ func TestWatchFitsAnyTerminal(t *testing.T) {
 	for _, title := range []string{"STUCK", "IDLE ", "UNDELIVERED"} {
 		require.Contains(t, screen, title, "the lists share the room")
 	}
+}
+
+// What is in trouble is seen in the smallest corner, and a long ID hides nothing.
+func TestWatchShowsTroubleOnASmallScreen(t *testing.T) {
+	t.Parallel()
+	w := fullScreen(0)
+	w.width, w.height = 40, 10
+	for _, failed := range []error{nil, errors.New("no server")} {
+		w.err = failed
+		screen := ansi.Strip(w.draw())
+		for _, text := range []string{
+			"stuck             8  due               2\n", "overdue           5", "undelivered       9", "oldest due   12m00s", "q quits",
+		} {
+			require.Contains(t, screen, text)
+		}
+	}
+	w = fullScreen(1)
+	w.latest.stuck[0].ID, w.width, w.height = strings.Repeat("long", 60), 80, 24
+	screen := ansi.Strip(w.draw())
+	require.Contains(t, screen, "longlonglonglonglonglongl…  Committed  1h00m     accountNotFound")
 }
 
 // A number of seconds, minutes, hours or days is short.

@@ -94,7 +94,9 @@ func (b *Books) endAccount(ctx context.Context, s Step, named bson.RawValue, amo
 	switch {
 	case marked:
 		filter = append(filter, bson.E{Key: marksField, Value: s.stored.ID})
-		update = append(update, bson.E{Key: "$pull", Value: bson.D{{Key: marksField, Value: s.stored.ID}}})
+		// $pull would take an _id that is a document for a condition, and remove the
+		// marks of other transactions that have more fields in theirs.
+		update = append(update, bson.E{Key: "$pullAll", Value: bson.D{{Key: marksField, Value: bson.A{s.stored.ID}}}})
 	default:
 		filter = append(filter, bson.E{Key: marksField, Value: bson.D{{Key: "$ne", Value: s.stored.ID}}})
 	}

@@ -2,11 +2,16 @@ package tutorial
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/document"
 )
 
 // Action is what is done about a transaction.
@@ -26,11 +31,11 @@ const (
 	Undo Action = "undo"
 )
 
+// portion is how many documents one command looks for by their names.
+const portion = 1000
+
 // maxProblems bounds how many problems a plan has.
 const maxProblems = 1000
-
-// maxIDBytes is the length that the ID of a transfer may have.
-const maxIDBytes = 255
 
 // Plan is what there is to do.
 type Plan struct {
@@ -104,15 +109,68 @@ func (b *Books) Plan(ctx context.Context, cancel bool) (Plan, error) {
 	for _, t := range all {
 		p.add(t, cancel)
 	}
+	if err := p.inspectPlaces(ctx); err != nil {
+		return p.plan, fmt.Errorf("look for the collections: %w", err)
+	}
+	if err := p.inspectIDs(ctx); err != nil {
+		return p.plan, fmt.Errorf("look for transfers of the same IDs: %w", err)
+	}
 	if err := p.inspectAccounts(ctx); err != nil {
 		return p.plan, fmt.Errorf("read the accounts: %w", err)
 	}
 	return p.plan, nil
 }
 
+// inspectPlaces looks whether there is anything. A mistyped name has nothing to convert,
+// and would be told to be converted.
+func (p *planner) inspectPlaces(ctx context.Context) error {
+	for _, place := range []struct {
+		c    *mongo.Collection
+		flag string
+	}{{p.Transactions, "--transactions"}, {p.Accounts, "--accounts"}} {
+		err := place.c.FindOne(ctx, bson.D{}).Err()
+		if errors.Is(err, mongo.ErrNoDocuments) {
+			p.problem(place.c.Name(), "See --database and "+place.flag+".", "there is nothing in %s.%s",
+				place.c.Database().Name(), place.c.Name())
+			continue
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inspectIDs looks for transfers that have the ID of one that would be asked for first
+// now. The library would refuse it, or take it for done, for good.
+func (p *planner) inspectIDs(ctx context.Context) error {
+	var first bson.A
+	for _, s := range p.plan.Steps {
+		if s.Action == Ask && s.State == initial {
+			first = append(first, s.As)
+		}
+	}
+	for ids := range slices.Chunk(first, portion) {
+		filter := bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}}
+		rows, err := p.Transfers.Find(ctx, filter, options.Find().SetProjection(bson.D{{Key: "_id", Value: 1}}))
+		if err != nil {
+			return err
+		}
+		var found []struct {
+			ID string `bson:"_id"`
+		}
+		if err := rows.All(ctx, &found); err != nil {
+			return err
+		}
+		for _, f := range found {
+			p.problem(p.asked[f.ID], "Say another --prefix.", "there is a transfer %s already", f.ID)
+		}
+	}
+	return nil
+}
+
 // readParticipants reads the accounts of transactions.
 func (p *planner) readParticipants(ctx context.Context, all []transaction) error {
-	const portion = 1000
 	for len(all) > 0 {
 		n := min(len(all), portion)
 		ids := bson.A{}
@@ -126,7 +184,9 @@ func (p *planner) readParticipants(ctx context.Context, all []transaction) error
 		all = all[n:]
 		filter := bson.D{{Key: p.Key, Value: bson.D{{Key: "$in", Value: ids}}}}
 		err := p.readAccounts(ctx, filter, func(a account) error {
-			_, p.twice[key(a.key)] = p.accounts[key(a.key)]
+			if other, known := p.accounts[key(a.key)]; known && key(other.id) != key(a.id) {
+				p.twice[key(a.key)] = true
+			}
 			p.accounts[key(a.key)] = a
 			return nil
 		})
@@ -226,6 +286,9 @@ func (p *planner) fits(s *Step, about string) bool {
 			p.problem(about, "Make all amounts of a currency units, or all decimals.",
 				"its value and the balance of %s are of two kinds", side.name)
 			return false
+		case s.Action == Ask && isID && document.CheckID(*side.library) != nil:
+			p.problem(about, "Cancel it. The library can't have such an account.", "the account %s: %v", side.name, document.CheckID(*side.library))
+			return false
 		case s.Action == Ask && !isID:
 			p.problem(about, "Say --ids objectid if account IDs are ObjectIds. Accounts with other IDs can't take part.",
 				"the _id of %s is no ID of an account", side.name)
@@ -243,11 +306,11 @@ func (p *planner) fits(s *Step, about string) bool {
 // asAsked gives a step the ID of its transfer.
 func (p *planner) asAsked(s *Step, about string) {
 	s.As = p.Prefix + s.ID
-	if over := s.stored.TakenOver; over != nil {
+	if over := s.stored.TakenOver; over != nil && s.State == canceled {
 		s.As = over.As
 	}
-	if len(s.As) > maxIDBytes {
-		p.problem(about, "Cancel it, and ask the library for it under an ID of yours.", "its _id is too long for a transfer's")
+	if err := document.CheckID(s.As); err != nil {
+		p.problem(about, "Cancel it, and ask the library for it under an ID of yours.", "its _id makes no ID of a transfer: %v", err)
 	}
 	if other, taken := p.asked[s.As]; taken {
 		p.problem(about, "Cancel one of them, and ask the library for it under an ID of yours.",

@@ -51,6 +51,8 @@ const (
 type Books struct {
 	// Accounts and Transactions are the collections.
 	Accounts, Transactions *mongo.Collection
+	// Transfers are those of the library.
+	Transfers *mongo.Collection
 	// Balance is the name of the field of balances, and Currency that of currencies.
 	Balance, Currency string
 	// Key is the field by which transactions name accounts: "_id", or "name" in the
