@@ -105,7 +105,8 @@ func viewOfAudit(r transfer.AuditReport) auditView {
 }
 
 func (v auditView) tell(w *page) {
-	w.line("%d accounts, %d transfers, %d of them unfinished, at %s", v.Accounts, v.Transfers, v.Unfinished, timeText(v.At))
+	w.line("%s, %s, %d unfinished, at %s",
+		count(v.Accounts, "account"), count(v.Transfers, "transfer"), v.Unfinished, timeText(v.At))
 	rows := make([][]string, 0, len(v.Ledgers))
 	for _, t := range v.Ledgers {
 		moving := ""
@@ -129,5 +130,5 @@ func (v auditView) tell(w *page) {
 		more = fmt.Sprintf(", and %d more", v.Omitted)
 	}
 	w.line("")
-	w.line("%d findings%s", len(v.Findings), more)
+	w.line("%s%s", count(len(v.Findings), "finding"), more)
 }

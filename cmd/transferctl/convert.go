@@ -246,8 +246,9 @@ func (v *conversion) showLeft(left tutorial.Plan) {
 }
 
 func (v *conversion) tellPlan(w *page) {
-	w.line("%d transactions are unfinished; doubles in %d accounts and %d transactions become whole numbers; %d accounts have an array",
-		len(v.view.Transactions), v.view.WholeAccounts, v.view.WholeTransactions, v.view.Arrays)
+	w.line("to convert: %s; doubles of %s and %s, which become whole numbers; the arrays of %s",
+		count(len(v.view.Transactions), "transaction"), count(v.view.WholeAccounts, "account"),
+		count(v.view.WholeTransactions, "transaction"), count(v.view.Arrays, "account"))
 	var rows [][]string
 	for _, s := range v.view.Transactions {
 		action := string(s.Action)
@@ -261,7 +262,7 @@ func (v *conversion) tellPlan(w *page) {
 	}
 	v.tellProblems(w)
 	if len(v.view.Problems) > 0 {
-		w.line("%d problems: nothing is converted before they are solved", len(v.view.Problems))
+		w.line("%s: nothing is converted before that is solved", count(len(v.view.Problems), "problem"))
 	}
 }
 
@@ -278,11 +279,11 @@ func (v *conversion) tellDone(w *page) {
 			w.line("%s: %s", s.Transfer, s.Outcome)
 		}
 	}
-	w.line("%d transactions are converted", len(v.view.Transactions))
+	w.line("converted: %s", count(len(v.view.Transactions), "transaction"))
 	v.view.Audit.tell(w)
 	v.tellProblems(w)
 	if n := len(v.view.Problems); n > 0 {
-		w.line("%d problems have come up meanwhile: somebody else works on the transactions", n)
+		w.line("%s meanwhile: somebody else works on the transactions", count(n, "problem"))
 	}
 }
 

@@ -84,6 +84,14 @@ func clean(text string) string {
 	return shown.String()
 }
 
+// count returns a number with its noun.
+func count[N int | int64](n N, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
 // page is a text for people. What it gets is cleaned.
 type page struct {
 	out io.Writer

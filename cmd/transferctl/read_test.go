@@ -250,3 +250,19 @@ func TestMistypedCollections(t *testing.T) {
 	d.run("recover", "--with-ledger", "eu=eu", "--accounts", "accounts").done()
 	require.Empty(t, b.MustAudit().Findings)
 }
+
+// What was posted of a hold is told beside what was held, and one thing is one.
+func TestPostedAndCounted(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0).WithIndexes()
+	b.MustHold("room", 60, time.Hour)
+	_, err := b.Post(t.Context(), "room", transfer.PostAmount(transfer.Units(50)))
+	require.NoError(t, err)
+	d := atDesk(t, b.DB)
+	require.Regexp(t, `^room Success .* a -60, b \+60 posted 50$`, d.run("list").done().rows()[1])
+	require.Contains(t, d.run("audit").done().out, "2 accounts, 1 transfer, 0 unfinished, at ")
+	b.Change("accounts", "b", bson.M{"$set": bson.M{"balance": int64(-1)}})
+	require.Contains(t, d.run("audit").requires(exitFindings).out, "\n1 finding\n")
+	b.Change("accounts", "b", bson.M{"$set": bson.M{"balance": int64(50)}})
+	b.CheckBooks(bank.Balances(100, 0))
+}

@@ -216,6 +216,8 @@ func remark(r transfer.Record) string {
 		return "waits: " + r.Waiting.Code + " " + r.Waiting.Account
 	case r.State == transfer.StateInitiated && !r.NotBefore.IsZero():
 		return "not before " + timeText(r.NotBefore)
+	case r.Posted != nil:
+		return "posted " + r.Posted.String()
 	case len(r.Undelivered) > 0:
 		return "undelivered: " + string(r.Undelivered[0].Kind)
 	case r.Reverses != "":

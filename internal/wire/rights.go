@@ -2,6 +2,7 @@ package wire
 
 import (
 	"errors"
+	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver"
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/auth"
@@ -29,7 +30,7 @@ func Refused(err error) *ServerError {
 		return nil
 	}
 	var refused *ServerError
-	if code := CommandCode(err); code != CodeUnauthorized && code != CodeNoUser || !errors.As(err, &refused) {
+	if code := CommandCode(err); code != CodeUnauthorized && code != CodeNoUser && !loginDenied(err) || !errors.As(err, &refused) {
 		return nil
 	}
 	return refused
@@ -49,6 +50,18 @@ func (e *ServerError) Missing() string {
 func unconnected(err error) bool {
 	var handshake *auth.Error
 	return errors.As(err, &handshake) || Cleared(err)
+}
+
+// loginDenied reports whether a connection was given up because the server has refused
+// the user or the password on another one. The driver passes on no more than its text,
+// with the name of the server's code.
+func loginDenied(err error) bool {
+	var pool driver.RetryablePoolError
+	if !errors.As(err, &pool) {
+		return false
+	}
+	cleared, is := pool.(error)
+	return is && strings.Contains(cleared.Error(), "("+codeName(CodeNoUser)+")")
 }
 
 // Cleared reports whether an error says that another connection has failed, and not why.

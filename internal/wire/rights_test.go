@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -38,6 +40,34 @@ func TestRefusals(t *testing.T) {
 	require.Equal(t, "the user has no right to update on bank.accounts", Refused(missing).Missing())
 	require.Nil(t, Refused(ServerErrorOf(mongo.CommandError{Code: CodeBadValue}, RightUpdate, "bank.accounts")))
 	require.Nil(t, Refused(nil))
+}
+
+// A connection that was given up because another one was refused for a wrong password is
+// that refusal, too. For another reason it is none.
+func TestRefusedOnAnotherConnection(t *testing.T) {
+	t.Parallel()
+	denied := clearedPool{errors.New("the pool was cleared: auth error: (AuthenticationFailed) Authentication failed.")}
+	refused := Refused(ServerErrorOf(fmt.Errorf("wrapped: %w", denied), RightFind, "bank.accounts"))
+	require.NotNil(t, refused)
+	require.Equal(t, CodeNoUser, refused.Code)
+	require.Equal(t, "the server refuses the user or the password", refused.Missing())
+	require.Nil(t, Refused(ServerErrorOf(clearedPool{errors.New("the pool was cleared: EOF")}, RightFind, "bank.accounts")))
+}
+
+// A real server's refusal is recognised on the connection that it has refused, and on
+// those that the driver gives up then.
+func TestRefusedLogins(t *testing.T) {
+	t.Parallel()
+	db := mongotest.Database(t, options.Client().SetAuth(options.Credential{Username: "nobody", Password: "wrong"}))
+	cleared := false
+	for range 1000 {
+		_, err := FindOne(t.Context(), db.Collection("accounts"), bson.D{})
+		require.NotNil(t, Refused(err), "%v", err)
+		if cleared = Cleared(err); cleared {
+			break
+		}
+	}
+	require.True(t, cleared)
 }
 
 // What nearly every command is asked, with no error at all, costs no memory.

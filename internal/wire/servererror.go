@@ -55,6 +55,8 @@ func codeOf(err error) (code int, name string) {
 		bulk      mongo.BulkWriteException
 	)
 	switch {
+	case loginDenied(err):
+		return CodeNoUser, codeName(CodeNoUser)
 	case errors.As(err, &statement):
 		return statement.Code, codeName(statement.Code)
 	case errors.As(err, &concern):
