@@ -22,6 +22,8 @@ type Sluice struct {
 	values   []any // of the callers' contexts
 	written  int   // documents
 	open     chan struct{}
+	over     chan struct{}         // closed when commands have been held back for long enough
+	waiting  bool                  // that is counted
 	onRead   func()                // called after each read, which all pass
 	together map[int]chan struct{} // closed when as many commands have passed
 	notes    sync.Map              // requests by which a process notes that it lives
@@ -50,12 +52,13 @@ func (s *Sluice) HoldBack(steps ...Step) {
 // second.
 // It is for a test of how many commands there are.
 // On a busy machine a command may be sent again.
-// That is one more, and nothing waits for ever: it passes in the end, and the test sees
+// That is one more, and nothing waits for ever: all pass in the end, and the test sees
 // it.
 func (s *Sluice) Reset(n int, pairs ...int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pass, s.steps, s.passed, s.values, s.written, s.open = n, nil, nil, nil, 0, make(chan struct{})
+	s.over, s.waiting = make(chan struct{}), false
 	s.together = map[int]chan struct{}{}
 	for _, second := range pairs {
 		s.together[second] = make(chan struct{})
@@ -89,11 +92,11 @@ func (s *Sluice) started(ctx context.Context, e *event.CommandStartedEvent) {
 		<-open
 		s.mu.Lock()
 	case s.pass == 0:
-		open := s.open
+		open, over := s.open, s.wait()
 		s.mu.Unlock()
 		select {
 		case <-open:
-		case <-time.After(patience):
+		case <-over:
 		}
 		s.mu.Lock()
 	default:
@@ -105,18 +108,33 @@ func (s *Sluice) started(ctx context.Context, e *event.CommandStartedEvent) {
 	if second := s.together[n]; second != nil {
 		close(second)
 	}
-	s.mu.Unlock()
 	if first == nil {
+		s.mu.Unlock()
 		return
 	}
+	over := s.wait()
+	s.mu.Unlock()
 	select {
 	case <-first:
-	case <-time.After(patience):
+	case <-over:
 	}
 }
 
-// patience is how long a command is held back at most where commands are counted.
+// patience is how long commands are held back at most where they are counted.
+// It is counted from the first one on: each command by itself has to be sent within less,
+// or it is begun anew.
 const patience = 20 * time.Second
+
+// wait returns what is closed when commands have been held back for long enough.
+// The caller holds the lock.
+func (s *Sluice) wait() (over chan struct{}) {
+	over = s.over
+	if !s.waiting {
+		s.waiting = true
+		time.AfterFunc(patience, func() { close(over) })
+	}
+	return over
+}
 
 // holds reports whether a command is of a step that is held back.
 // The caller holds the lock.
