@@ -33,6 +33,7 @@ type Bank struct {
 	Wires []*Wire
 
 	mu           sync.Mutex
+	begun        time.Time               // the first of its coordinators
 	coordinators []*transfer.Coordinator // that Wipe stops
 }
 
@@ -148,6 +149,9 @@ func (b *Bank) NewCoordinator(db *mongo.Database, opts ...transfer.Option) *tran
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.coordinators = append(b.coordinators, c)
+	if b.begun.IsZero() {
+		b.begun = time.Now()
+	}
 	return c
 }
 
