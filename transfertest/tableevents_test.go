@@ -122,6 +122,32 @@ func TestEventsAfterEarlyAnswers(t *testing.T) {
 	}
 }
 
+// A transfer comes to its end also where it is to be purged, and the event of a hold may
+// still wait.
+func TestEventsAndRetention(t *testing.T) {
+	t.Parallel()
+	got := make(chan string, 10)
+	f := transfertest.NewFake(t, transfertest.WithOptions(append(options(nil), transfer.WithRetention(24*time.Hour))...),
+		transfertest.WithEvents(transfer.EventHandler{
+			Kinds:  []transfer.EventKind{transfer.EventHeld},
+			Handle: func(_ context.Context, e transfer.Event) error { got <- e.ID; return nil },
+		}))
+	for _, id := range []string{"alice", "bob"} {
+		_, err := f.OpenAccount(t.Context(), transfer.Account{ID: id, Balance: units(100)})
+		require.NoError(t, err)
+	}
+	_, err := f.Hold(t.Context(), move("room", "alice", "bob", 1), time.Hour)
+	require.NoError(t, err)
+	rec, err := f.Post(t.Context(), "room")
+	require.NoError(t, err)
+	require.Equal(t, transfer.StateSuccess, rec.State)
+	f.Advance(0)
+	require.Equal(t, "room:held", <-got)
+	f.Advance(48 * time.Hour)
+	_, err = f.Get(t.Context(), "room")
+	require.ErrorIs(t, err, transfer.ErrTransferNotFound)
+}
+
 // Where nobody delivers, events wait, and a fake's worker does not wait for them.
 func TestEventsWithoutHandler(t *testing.T) {
 	t.Parallel()

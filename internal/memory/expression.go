@@ -148,6 +148,10 @@ func applyTo(operator string, operands bson.A) (any, error) {
 		return combined(operator, operands)
 	case "$mergeObjects":
 		return merged(operands)
+	case "$isArray":
+		return rankOf(last(operands)) == rankArray, nil
+	case "$concatArrays":
+		return joined(operands)
 	case "$allElementsTrue":
 		return allTrue(operands)
 	case "$add", "$subtract":

@@ -65,6 +65,23 @@ func allTrue(operands bson.A) (any, error) {
 	return !anyOf(elements, func(v any) bool { return !isTrue(v) }), nil
 }
 
+// joined returns the elements of all lists, and null where one of them is null.
+func joined(lists bson.A) (any, error) {
+	all := bson.A{}
+	for _, v := range lists {
+		elements, is := v.(bson.A)
+		switch {
+		case is:
+			all = append(all, elements...)
+		case rankOf(v) == rankNull:
+			return nil, nil
+		default:
+			return nil, refuse(codeOperands, "$concatArrays only supports arrays, not %s", typeOf(v))
+		}
+	}
+	return all, nil
+}
+
 // merged returns a document with the fields of all: of two with one name the later one,
 // at the place of the first.
 func merged(documents bson.A) (any, error) {

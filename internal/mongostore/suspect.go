@@ -65,9 +65,10 @@ func (s *Store) wouldChange(call *Call, stored bson.Raw) bool {
 		return facts.Trace == protocol.Done || facts.Trace == protocol.Illegible
 	case protocol.FenceOnly:
 		return facts.Found && facts.Trace == protocol.NoTrace && !s.drawnRecently(facts.Fence)
-	default:
-		return false
+	case protocol.Claim, protocol.ReadFence, protocol.ReadTransfer, protocol.LookTransfer, protocol.Verify,
+		protocol.Look, protocol.MarkHeld, protocol.Decide, protocol.Finish:
 	}
+	return false
 }
 
 // drawnRecently guesses whether a fence was drawn after a command was sent that is given
