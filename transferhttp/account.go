@@ -21,7 +21,7 @@ const (
 // accountView is what the template of an account shows.
 type accountView struct {
 	transfer.Account
-	// Flags are what else it is: closed, frozen, outside world.
+	// Flags are what else it is: closed, frozen, without a floor.
 	Flags []string
 	// Markers are the transfers in flight on it, and what each moves here.
 	Markers []markerRow
@@ -104,14 +104,14 @@ func (w *window) addMarkers(ctx context.Context, view *accountView) error {
 	query := transfer.Query{Ledger: view.Ledger, Account: view.ID, Unfinished: true, Limit: maxMarkers + 1}
 	for rec, err := range w.coordinator.List(ctx, query) {
 		switch {
-		case err != nil && transfer.OutcomeOf(err) == transfer.InDoubt:
-			view.Markers = append(view.Markers, markerRow{transferRow: transferRow{Unread: clip(err.Error(), maxErrorBytes)}})
-			continue
-		case err != nil:
+		case err != nil && transfer.OutcomeOf(err) != transfer.InDoubt:
 			return err
 		case len(view.Markers) == maxMarkers:
 			view.MoreMarkers = true
 			return nil
+		case err != nil: // one that can't be read
+			view.Markers = append(view.Markers, markerRow{transferRow: transferRow{Unread: clip(err.Error(), maxErrorBytes)}})
+			continue
 		}
 		row := markerRow{transferRow: w.row(rec)}
 		for _, leg := range rec.Legs {
@@ -135,7 +135,7 @@ func (w *window) addStatement(
 			view.Note = "What was before is not kept any more."
 			return nil
 		case errors.Is(err, transfer.ErrUnauthorized) && len(view.Entries) > 0:
-			view.Note = "The rest is certain only with the right to write to the transfers, which this user has not."
+			view.Note = "The rest can't be told for certain without the right to write to the transfers, which this user doesn't have."
 			return nil
 		case err != nil:
 			return err

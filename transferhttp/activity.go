@@ -209,7 +209,7 @@ func (s *summary) charts() []chart {
 	return charts
 }
 
-// maxGap is how many slots in a row are filled that have no count: Run counts about as
+// Fewer than maxGap slots in a row that have no count are filled: Run counts about as
 // often as there is a slot.
 const maxGap = 4
 

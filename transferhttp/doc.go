@@ -21,5 +21,5 @@
 // all may be written: with other rights a statement makes a small write to a transfer
 // that is under way, as [transfer.Coordinator.Statement] says.
 //
-// Docs/window.md has what each page costs the server.
+// See docs/window.md for what each page costs the server.
 package transferhttp

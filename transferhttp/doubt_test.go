@@ -33,6 +33,22 @@ func TestOverviewShowsWhatCantBeRead(t *testing.T) {
 	b.CheckBooks(bank.Balances(1000, 0))
 }
 
+// Events that were given up come first, behind however many newer ones that are tried on.
+func TestOldEventsThatWereGivenUp(t *testing.T) {
+	t.Parallel()
+	events := transfer.WithEvents(transfer.EventHandler{})
+	b := bank.NewWith(t, []transfer.Option{events}, 1000, 0).WithIndexes()
+	b.MustMove("lost", 1)
+	b.SetField("transfers", "lost", "outbox.0.due", bson.MaxKey{})
+	for i := range 15 {
+		b.MustMove(fmt.Sprint("newer", i), 1)
+	}
+	overview := open(t, b.Coordinator).get("./")
+	require.NotContains(t, overview.section("attention"), "Nothing is stuck")
+	require.Regexp(t, `1 of these has an event that was given up.* lost succeeded given up`, overview.section("undelivered"))
+	b.CheckBooks(bank.Balances(1000, 0))
+}
+
 // Where more stands still than is looked at, the overview doesn't claim that nothing is
 // late, unless the oldest of all is not.
 func TestOverviewDoesntKnowWhatItHasntSeen(t *testing.T) {

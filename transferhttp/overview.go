@@ -91,7 +91,7 @@ func (w *window) overview(ctx context.Context, r *http.Request) (page, error) {
 	if err == nil {
 		o.Seen, o.States = seen, statesOf(seen.Stats)
 		o.Groups = w.groupsOf(seen)
-		o.Calm = len(o.Groups) == 0 && seen.Unhealthy == "" && seen.GivenUp == 0 && o.Audit.Count == 0
+		o.Calm = len(o.Groups) == 0 && seen.Unhealthy == "" && seen.GivenUp == 0 && !seen.MayGiveUp && o.Audit.Count == 0
 		if age := w.now().Sub(seen.At); age > 2*leastAge {
 			o.Age = shortDuration(age)
 		}

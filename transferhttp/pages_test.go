@@ -442,7 +442,7 @@ func TestPagesCost(t *testing.T) {
 func TestAReaderMayLeave(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 10, 0)
-	h := transferhttp.Handler(b.Coordinator)
+	h := transferhttp.Handler(b.Coordinator, transferhttp.WithLimit(10*time.Minute))
 	var arrived atomic.Int64
 	p := mount(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		arrived.Add(1)

@@ -22,7 +22,8 @@ const (
 	// One that has failed is taken again after as long as it took.
 	leastAge   = time.Second
 	restFactor = 10
-	mostAge    = time.Minute
+	// mostAge bounds that for a process that stood still meanwhile.
+	mostAge = time.Minute
 	// healthShare is the part of a page's time in which all servers have to answer.
 	healthShare = 4
 )
@@ -36,8 +37,11 @@ type sight struct {
 	Unhealthy string
 	// Stuck, Overdue, Late and Undelivered are transfers that need attention.
 	Stuck, Overdue, Late, Undelivered group
-	// GivenUp counts those of Undelivered with an event that is not tried any more.
+	// GivenUp counts those of Undelivered with an event that is not tried any more, which
+	// come first.
 	GivenUp int
+	// MayGiveUp says that only the newest were looked at for these.
+	MayGiveUp bool
 }
 
 // group is the beginning of a list.
@@ -69,7 +73,8 @@ type sights struct {
 func (w *window) sight(ctx context.Context) (*sight, error) {
 	s := &w.sights
 	s.mu.Lock()
-	if w.now().Before(s.until) {
+	now := w.now()
+	if now.Before(s.until) {
 		defer s.mu.Unlock()
 		return s.shown()
 	}
@@ -78,7 +83,7 @@ func (w *window) sight(ctx context.Context) (*sight, error) {
 		looking = make(chan struct{})
 		s.looking = looking
 		s.mu.Unlock()
-		return w.lookForAll(ctx, looking)
+		return w.lookForAll(ctx, looking, now)
 	}
 	s.mu.Unlock()
 	select {
@@ -101,8 +106,8 @@ func (s *sights) shown() (*sight, error) {
 
 // lookForAll takes a look, for this request and all that wait.
 // So it goes on when this one's reader goes away.
-func (w *window) lookForAll(ctx context.Context, looking chan struct{}) (seen *sight, err error) {
-	s, begun := &w.sights, w.now()
+func (w *window) lookForAll(ctx context.Context, looking chan struct{}, begun time.Time) (seen *sight, err error) {
+	s := &w.sights
 	ended := false
 	defer func() {
 		s.mu.Lock()
@@ -139,7 +144,8 @@ func (w *window) look(ctx context.Context) (*sight, error) {
 	}
 	any := func(transfer.Record) bool { return true }
 	late := func(r transfer.Record) bool { return r.Stuck == nil && !r.Held }
-	var stuck, overdue, decided, preparing, due, undelivered group
+	triesOn := func(r transfer.Record) bool { return !hasGivenUp(r) }
+	var stuck, overdue, decided, preparing, due, undelivered, givenUp group
 	st := seen.Stats
 	for _, part := range []struct {
 		count int64
@@ -154,7 +160,8 @@ func (w *window) look(ctx context.Context) (*sight, error) {
 		}, late},
 		{st.Preparing, &preparing, transfer.Query{States: []transfer.State{transfer.StatePreparing}, IdleFor: lateAfter}, late},
 		{st.Due, &due, transfer.Query{States: []transfer.State{transfer.StateInitiated}, IdleFor: lateAfter}, w.isDue},
-		{st.Undelivered, &undelivered, transfer.Query{Undelivered: true}, any},
+		{st.Undelivered, &undelivered, transfer.Query{Undelivered: true}, triesOn},
+		{st.Undelivered, &givenUp, transfer.Query{Undelivered: true}, hasGivenUp},
 	} {
 		if part.count == 0 {
 			continue
@@ -163,14 +170,12 @@ func (w *window) look(ctx context.Context) (*sight, error) {
 			return nil, err
 		}
 	}
-	seen.Stuck, seen.Overdue, seen.Undelivered = stuck, overdue, undelivered
+	seen.Stuck, seen.Overdue, seen.Undelivered = stuck, overdue, givenUp
+	seen.GivenUp, seen.MayGiveUp = len(givenUp.Records), givenUp.More
+	undelivered.Unread = nil // they are among those of the other list
+	seen.Undelivered.add(undelivered)
 	for _, part := range []group{decided, preparing, due} {
 		seen.Late.add(part)
-	}
-	for _, rec := range undelivered.Records {
-		if hasGivenUp(rec) {
-			seen.GivenUp++
-		}
 	}
 	seen.Unhealthy = w.unhealthy(ctx)
 	seen.At = w.now()

@@ -22,7 +22,7 @@ type unfinished struct {
 
 	mu    sync.Mutex
 	stats transfer.Stats
-	at    time.Time // by now, long ago where nothing was counted
+	at    time.Time // by the clock of now; zero where nothing was counted
 }
 
 // counted keeps what was counted.

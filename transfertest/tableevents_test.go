@@ -80,8 +80,8 @@ func events(c *consumer) {
 	step(func() { w.transfer(move("broke", "carol", "bob", 10)) })
 	step(func() { w.hold(move("room", "alice", "bob", 20), time.Hour) })
 	step(func() { w.post("room") })
-	step(func() { w.hold(move("hall", "alice", "bob", 20), 300*time.Millisecond) })
-	w.pass(500 * time.Millisecond)
+	step(func() { w.hold(move("hall", "alice", "bob", 20), 4*time.Second) }) // on a busy machine, too
+	w.pass(4 * time.Second)
 	step(func() { w.submit(move("later", "alice", "bob", 1)) })
 	w.get("later")
 	c.breaks(true)

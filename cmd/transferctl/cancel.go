@@ -36,7 +36,7 @@ func (p *program) redeliverCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := p.confirm(ctx, "have %d events of %q tried again", len(rec.Undelivered), rec.ID); err != nil {
+			if err := p.confirm(ctx, "have %s of %q tried again", count(len(rec.Undelivered), "event"), rec.ID); err != nil {
 				return err
 			}
 			if err := s.Redeliver(ctx, args[0]); err != nil {
@@ -45,6 +45,6 @@ func (p *program) redeliverCommand() *cobra.Command {
 			if rec, err = s.Get(ctx, args[0]); err != nil {
 				return err
 			}
-			return p.answer(viewOf(rec), func(w *page) { w.line("%d events of %q are due", len(rec.Undelivered), rec.ID) })
+			return p.answer(viewOf(rec), func(w *page) { w.line("due: %s of %q", count(len(rec.Undelivered), "event"), rec.ID) })
 		}))
 }

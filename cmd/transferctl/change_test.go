@@ -113,7 +113,7 @@ func TestRecover(t *testing.T) {
 	d := atDesk(t, b.DB)
 	for range 2 {
 		plan := d.run("recover", "--dry-run").done().rows()
-		require.Equal(t, "1 stalled, 1 holds expired", plan[0])
+		require.Equal(t, "1 stalled, 1 hold expired", plan[0])
 		require.Equal(t, "ID STATE WHY", plan[1])
 		require.Len(t, plan, 4)
 		require.Regexp(t, "^stalled Preparing stalled since ", plan[2])
@@ -184,7 +184,7 @@ func TestRedeliver(t *testing.T) {
 	d := atDesk(t, b.DB)
 	require.Equal(t, []string{"paid"}, d.run("list", "--undelivered", "--json").done().column("id"))
 	require.EqualValues(t, 1, d.run("stats", "--json").done().document()["undelivered"])
-	require.Equal(t, "1 events of \"paid\" are due\n", d.run("redeliver", "paid", "--yes").done().out)
+	require.Equal(t, "due: 1 event of \"paid\"\n", d.run("redeliver", "paid", "--yes").done().out)
 	d.run("redeliver", "nothing", "--yes").requires(exitNotFound)
 	b.CheckBooks(bank.Balances(100, 0))
 }

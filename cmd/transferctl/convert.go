@@ -99,8 +99,8 @@ func (v *conversion) run(ctx context.Context, cancel bool) error {
 			return w.err
 		}
 	}
-	if err := v.p.confirm(ctx, "convert %d transactions of %s.%s, on which nobody else may work any more",
-		len(plan.Steps), v.s.database.Name(), v.books.Transactions.Name()); err != nil {
+	if err := v.p.confirm(ctx, "convert %s of %s.%s, on which nobody else may work any more",
+		count(len(plan.Steps), "transaction"), v.s.database.Name(), v.books.Transactions.Name()); err != nil {
 		return err
 	}
 	if err := v.convert(ctx, plan); err != nil {

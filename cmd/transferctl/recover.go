@@ -111,7 +111,7 @@ func (p *program) planned(ctx context.Context, s *session) (recoveryView, error)
 }
 
 func (v recoveryView) tellPlan(w *page) {
-	w.line("%d stalled, %d holds expired", v.Stalled, v.Expired)
+	w.line("%d stalled, %s expired", v.Stalled, count(v.Expired, "hold"))
 	var rows [][]string
 	for _, t := range v.Transfers {
 		why := "stalled since " + timeText(t.LastModified)

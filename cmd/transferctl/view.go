@@ -64,6 +64,8 @@ type failureView struct {
 	Ledger  string `json:"ledger,omitempty"`
 	Account string `json:"account,omitempty"`
 	Message string `json:"message"`
+	Detail  string `json:"detail,omitempty"`
+	Others  int    `json:"others,omitempty"`
 }
 
 type undeliveredView struct {
@@ -107,7 +109,8 @@ func failureOf(f *transfer.Failure) *failureView {
 	if f == nil {
 		return nil
 	}
-	return &failureView{Code: f.Code, Ledger: f.Ledger, Account: f.Account, Message: f.Message}
+	v := failureView(*f)
+	return &v
 }
 
 func documentOf(d bson.D) json.RawMessage {

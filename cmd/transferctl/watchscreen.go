@@ -25,7 +25,7 @@ type watchScreen struct {
 	history       []float64
 }
 
-// looked is what a look has found.
+// lookedMsg is what a look has found.
 type lookedMsg struct {
 	sample sample
 	err    error

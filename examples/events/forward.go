@@ -16,7 +16,7 @@ type broker interface {
 	// publish returns nil once the broker has stored a message. A second message with the
 	// same ID is the same one.
 	publish(ctx context.Context, subject, id string, body []byte) error
-	// close waits for what is under way.
+	// close ends the connection, once nothing is published any more.
 	close() error
 }
 

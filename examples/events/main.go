@@ -3,7 +3,8 @@
 // number of times. They name the same kinds of events, all three, and no handler.
 // The transfers are those of the database bank.
 //
-//	MONGODB_URI=mongodb://localhost:27017/bank?replicaSet=rs0 NATS_URL=nats://localhost:4222 events
+//	export MONGODB_URI=mongodb://localhost:27017/bank?replicaSet=rs0
+//	NATS_URL=nats://localhost:4222 events
 package main
 
 import (

@@ -46,7 +46,7 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// running is a process of the service on a network, with two clients before it.
+// running is a process of the service on a network, with its two addresses.
 type running struct {
 	t             *testing.T
 	public, admin string
@@ -134,6 +134,11 @@ func TestEvents(t *testing.T) {
 	}
 	assert.Equal(t, 2, hook.events["acme+%26+sons:room:held"].Attempt)
 
+	coord := coordinator(t, db)
+	require.Eventually(t, func() bool {
+		n, err := coord.Count(t.Context(), transfer.Query{Undelivered: true})
+		return err == nil && n == 0
+	}, 3*time.Minute, 10*time.Millisecond)
 	var seen struct {
 		Calls, Events             map[string]int
 		Goroutines, LiveHeapBytes int
@@ -149,11 +154,6 @@ func TestEvents(t *testing.T) {
 	assert.Contains(t, explained.body, "held")
 	assert.Equal(t, http.StatusNotFound, r.ask(http.MethodGet, r.admin+"/explain/none", "", "").status)
 	assert.Equal(t, http.StatusNotFound, r.ask(http.MethodGet, r.public+"/debug/vars", "", "").status, "clients don't see it")
-	coord := coordinator(t, db)
-	require.Eventually(t, func() bool {
-		n, err := coord.Count(t.Context(), transfer.Query{Undelivered: true})
-		return err == nil && n == 0
-	}, 30*time.Second, 10*time.Millisecond)
 }
 
 // An address to which nothing can be sent is refused at the start.

@@ -71,8 +71,9 @@ type bank struct {
 	scene    scene
 	names    renaming
 	stores   [2]*mongostore.Store
-	attempts []*mongostore.Attempt // by owner
-	events   document.Events       // that are left in the outboxes
+	catalogs [2]*collections.Catalog // of the stores
+	attempts []*mongostore.Attempt   // by owner
+	events   document.Events         // that are left in the outboxes
 }
 
 // open stores the documents that a check begins with, in place of the old ones.
@@ -100,7 +101,7 @@ func (s *server) open(t *rapid.T, sc scene) *bank {
 		}
 		store, err := mongostore.New(catalog, retention.New(catalog, 0), limits)
 		require.NoError(t, err)
-		b.stores[i] = store
+		b.stores[i], b.catalogs[i] = store, catalog
 	}
 	// The last of these waits until a majority has dropped all old documents: no later
 	// read may be older than that.
@@ -219,11 +220,24 @@ func (b *bank) lanes(batch []simulate.Message) [][]int {
 
 // perform lets a store perform messages of one lane.
 func (b *bank) perform(batch []simulate.Message) []protocol.Answer {
+	b.askTheTime()
 	requests := make([]*mongostore.Call, len(batch))
 	for i, message := range batch {
 		requests[i] = b.request(b.attempts[message.Owner], message.Op)
 	}
 	return b.ask(b.store(batch[0].Owner), requests...)
+}
+
+// askTheTime has both stores know the server's time where there are events: a store that
+// doesn't sends what leaves one by a command of its own, and the others before that.
+func (b *bank) askTheTime() {
+	if !b.events.Any() {
+		return
+	}
+	for _, c := range b.catalogs {
+		_, err := c.ReachedTime(b.t.Context())
+		require.NoError(b.t, err)
+	}
 }
 
 // request draws up a call of an operation, whose fence has the model's name.

@@ -8,7 +8,7 @@ import (
 
 // command is a command with what it names.
 type command struct {
-	dated    *bool // it has stored the time of day
+	dated    *bool // it has inserted a document, or stored the time of day
 	server   *Server
 	body     bson.D
 	database string
@@ -17,7 +17,7 @@ type command struct {
 }
 
 // perform performs a command and returns the reply. It reports whether the command has
-// stored the time of day.
+// inserted a document, or stored the time of day.
 func (s *Server) perform(body bson.D) (reply bson.D, dated bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

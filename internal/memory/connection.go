@@ -25,10 +25,10 @@ const (
 	checksumFlag = 1 << 0
 )
 
-// apart is how long the answer is held back to a command that has stored the time of day,
-// or a document that was not there: an insert, $currentDate, $$NOW. So what
-// a test does one after the other is stored with times in that order, and lists and
-// statements have one order, as they nearly always have on a server that takes longer.
+// apart is how long the answer is held back to a command that has inserted a document,
+// or stored the time of day ($currentDate, $$NOW). So what a test does one after the
+// other is stored with times in that order, and lists and statements have one order, as
+// they nearly always have on a server that takes longer.
 const apart = time.Millisecond
 
 // serve answers the messages of a connection until it is closed.

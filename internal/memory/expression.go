@@ -146,14 +146,6 @@ func applyTo(operator string, operands bson.A) (any, error) {
 		return furthest(operands, -1), nil
 	case "$multiply", "$pow":
 		return combined(operator, operands)
-	case "$mergeObjects":
-		return merged(operands)
-	case "$isArray":
-		return rankOf(last(operands)) == rankArray, nil
-	case "$concatArrays":
-		return joined(operands)
-	case "$allElementsTrue":
-		return allTrue(operands)
 	case "$add", "$subtract":
 		return applySum(operator, operands)
 	case "$type":
@@ -165,7 +157,7 @@ func applyTo(operator string, operands bson.A) (any, error) {
 	case "$round":
 		return round(operands)
 	}
-	return nil, refuse(codeUnknownExpression, "Unrecognized expression '%s'", operator)
+	return applyToLists(operator, operands)
 }
 
 // applyComparison compares two values.

@@ -2,6 +2,21 @@ package memory
 
 import "go.mongodb.org/mongo-driver/v2/bson"
 
+// applyToLists returns what an operator on lists or documents makes of its operands.
+func applyToLists(operator string, operands bson.A) (any, error) {
+	switch operator {
+	case "$mergeObjects":
+		return merged(operands)
+	case "$isArray":
+		return rankOf(last(operands)) == rankArray, nil
+	case "$concatArrays":
+		return joined(operands)
+	case "$allElementsTrue":
+		return allTrue(operands)
+	}
+	return nil, refuse(codeUnknownExpression, "Unrecognized expression '%s'", operator)
+}
+
 // applyFilter returns the elements of a list that meet a condition.
 func applyFilter(operand any, s scope) (any, error) {
 	kept := bson.A{}

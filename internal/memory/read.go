@@ -209,7 +209,7 @@ func (c command) project(document, projection bson.D) (bson.D, error) {
 	var rest bson.D
 	for _, f := range projection {
 		switch {
-		case f.Key == "_id" && !isTrue(f.Value), !isTrue(f.Value):
+		case !isTrue(f.Value):
 			kept = without(kept, f.Key)
 		case f.Key != "_id" || len(projection) == 1:
 			rest = append(rest, f)

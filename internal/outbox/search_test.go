@@ -34,7 +34,7 @@ func TestWhatCannotBeTakenHoldsUpNobody(t *testing.T) {
 
 	delivered := make(chan outbox.Event, 10)
 	o := outbox.New(outbox.Settings{
-		Catalog: b.Store.Catalog, Queries: b.Store.Queries, Hand: outbox.NewHand(all, time.Now),
+		Catalog: b.Store.Catalog, Queries: b.Store.Queries, Hand: outbox.NewHand(all(), time.Now),
 		Log: slog.New(slog.DiscardHandler), Now: time.Now, MaxAttempts: 20,
 		Ready:  func(context.Context) error { return nil },
 		Handle: func(_ context.Context, e outbox.Event) error { delivered <- e; return nil },
@@ -68,7 +68,7 @@ func TestTroubleIsNotRushed(t *testing.T) {
 	b := storetest.New(t, withEvents)
 	var asked atomic.Int64
 	o := outbox.New(outbox.Settings{
-		Catalog: b.Store.Catalog, Queries: b.Store.Queries, Hand: outbox.NewHand(all, time.Now),
+		Catalog: b.Store.Catalog, Queries: b.Store.Queries, Hand: outbox.NewHand(all(), time.Now),
 		Log: slog.New(slog.DiscardHandler), Now: time.Now, MaxAttempts: 20,
 		Ready:  func(context.Context) error { asked.Add(1); return errors.New("a right is missing") },
 		Handle: func(context.Context, outbox.Event) error { return nil },

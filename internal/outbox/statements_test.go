@@ -17,11 +17,11 @@ import (
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// all are all kinds of events.
-var all = document.Events{Failed: true, Held: true, Succeeded: true} //nolint:gochecknoglobals // a constant
+// all returns all kinds of events.
+func all() document.Events { return document.Events{Failed: true, Held: true, Succeeded: true} }
 
 // withEvents configures a bank whose transfers leave events.
-func withEvents(c *storetest.Config) { c.Events = all }
+func withEvents(c *storetest.Config) { c.Events = all() }
 
 // put stores a transfer with an outbox, an hour old.
 func put(b *storetest.Bank, id string, outbox any, more bson.M) {
@@ -234,7 +234,7 @@ func TestSearchReadsWhatIsUndelivered(t *testing.T) {
 // none, and the mark of a hold that of the hold: each in the same update as the state.
 func TestEventsAreLeftWithTheState(t *testing.T) {
 	t.Parallel()
-	for _, events := range []document.Events{all, {Succeeded: true}, {Failed: true}, {}} {
+	for _, events := range []document.Events{all(), {Succeeded: true}, {Failed: true}, {}} {
 		for before, to := range map[protocol.State]protocol.State{protocol.Committed: protocol.Success, protocol.Rollback: protocol.Fail} {
 			t.Run(fmt.Sprint(events.Names(), to), func(t *testing.T) {
 				t.Parallel()

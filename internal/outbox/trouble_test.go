@@ -57,7 +57,7 @@ func within[T any](t *testing.T, from <-chan T) (next T) {
 // settings are those of an outbox that gives up after three attempts.
 func settings(b *storetest.Bank, handle func(context.Context, outbox.Event) error) outbox.Settings {
 	return outbox.Settings{
-		Catalog: b.Store.Catalog, Queries: b.Store.Queries, Hand: outbox.NewHand(all, time.Now),
+		Catalog: b.Store.Catalog, Queries: b.Store.Queries, Hand: outbox.NewHand(all(), time.Now),
 		Log: slog.New(slog.DiscardHandler), Now: time.Now, MaxAttempts: 3,
 		Ready:  func(context.Context) error { return nil },
 		Handle: handle,

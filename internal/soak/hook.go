@@ -46,10 +46,7 @@ func newHook(ctx context.Context) (*hook, error) {
 
 // ServeHTTP implements http.Handler.
 func (h *hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	var event struct {
-		ID      string
-		Attempt int
-	}
+	var event struct{ ID string }
 	if json.NewDecoder(r.Body).Decode(&event) != nil {
 		w.WriteHeader(http.StatusBadRequest)
 		return

@@ -50,9 +50,10 @@ func (r Report) Err() error {
 	var missing []error
 	for _, what := range []string{
 		"killed", "restarted", "right granted", "requests that met the missing right", "events delivered", "pages of the window",
+		"audits while the processes worked",
 	} {
 		if r.Faults[what] == 0 {
-			missing = append(missing, fmt.Errorf("no process was, or no request: %s", what))
+			missing = append(missing, fmt.Errorf("this never happened: %s", what))
 		}
 	}
 	for _, what := range []string{

@@ -102,6 +102,8 @@ func TestLies(t *testing.T) {
 		"another refusal":        {answer{ask: ask{verb: "transfer"}, status: 422, code: "x"}, failed("y"), false},
 		"a hold":                 {answer{ask: ask{verb: "hold"}, status: 202}, transferDocument{Hold: true, Held: true}, true},
 		"no hold":                {answer{ask: ask{verb: "hold"}, status: 202}, transferDocument{Hold: true}, false},
+		"a schedule":             {answer{ask: ask{verb: "schedule"}, status: 202}, failed("insufficientFunds"), true},
+		"no scheduled success":   {answer{ask: ask{verb: "schedule"}, status: 201}, failed("insufficientFunds"), false},
 		"a post":                 {answer{ask: ask{verb: "post", part: 1}, status: 200}, transferDocument{State: "Success", Posted: &one}, true},
 		"a post of another part": {answer{ask: ask{verb: "post", part: 1}, status: 200}, transferDocument{State: "Success", Posted: &two}, false},
 		"a void":                 {answer{ask: ask{verb: "void"}, status: 200}, failed("voided"), true},

@@ -29,6 +29,9 @@
   async function fresh() {
     const answer = await fetch(location.href, { cache: "no-store", signal: AbortSignal.timeout(limit) });
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    if (busy()) { // a part of it was selected meanwhile
+      return;
+    }
     const main = page.getElementById("main");
     if (main === null) {
       throw new Error("the answer is another page");

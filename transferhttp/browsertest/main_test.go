@@ -21,9 +21,7 @@ Elsewhere: install Chromium or Chrome, under one of the names chromium, chromium
 
 // browser is the context of the one browser of all tests, each of which has a tab of its
 // own.
-// It is a package variable because TestMain has no other way to pass something to the
-// tests.
-var browser context.Context //nolint:gochecknoglobals // see above
+var browser context.Context //nolint:gochecknoglobals // TestMain has no other way to hand it to the tests
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 

@@ -35,7 +35,7 @@ type tab struct {
 }
 
 // complaint is an entry of the browser's own log.
-type complaint = browserlog.EventEntryAdded //nolint:forbidigo // nothing is logged by it
+type complaint = browserlog.EventEntryAdded //nolint:forbidigo // the browser's log is read here, and nothing is written to one
 
 // newTab opens a tab for a window.
 func newTab(t *testing.T, root string) *tab {

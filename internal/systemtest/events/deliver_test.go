@@ -17,17 +17,15 @@ func TestEachEndIsDelivered(t *testing.T) {
 	in := newInbox()
 	b := bank.NewWith(t, []transfer.Option{in.option()}, 100, 0).WithIndexes()
 	end := bank.InBackground(t, b.Coordinator)
-	begun := time.Now()
 	b.MustMove("pay", 60)
 	rec, err := b.Transfer(t.Context(), bank.Move("too much", "a", "b", 50))
 	b.RequireRefused(rec, err, transfer.ErrInsufficientFunds, "insufficientFunds")
 	b.MustHold("hold", 30, time.Hour)
-	in.await(t, 20*time.Second, "pay:succeeded", "too much:failed", "hold:held")
-	require.Less(t, time.Since(begun), 20*time.Second)
+	in.await(t, "pay:succeeded", "too much:failed", "hold:held")
 	_, err = b.Post(t.Context(), "hold")
 	require.NoError(t, err)
 	b.MustSubmit("later")
-	in.await(t, 20*time.Second, "hold:succeeded", "later:succeeded")
+	in.await(t, "hold:succeeded", "later:succeeded")
 	end()
 	requireDelivered(b)
 
@@ -38,7 +36,7 @@ func TestEachEndIsDelivered(t *testing.T) {
 		e := all[0]
 		require.Equal(t, e.Record.ID+":"+string(e.Kind), e.ID)
 		require.Equal(t, 1, e.Attempt)
-		require.WithinDuration(t, time.Now(), e.At, time.Minute)
+		require.WithinDuration(t, time.Now(), e.At, 2*patience)
 		stored, err := b.Get(t.Context(), e.Record.ID)
 		require.NoError(t, err)
 		if e.Kind != transfer.EventHeld {

@@ -67,9 +67,9 @@ func (i *inbox) taken() map[string][]transfer.Event {
 }
 
 // await waits until all of some events have been taken.
-func (i *inbox) await(t *testing.T, limit time.Duration, ids ...string) {
+func (i *inbox) await(t *testing.T, ids ...string) {
 	t.Helper()
-	deadline := time.NewTimer(limit)
+	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	for {
 		taken, missing := i.taken(), ""
@@ -89,6 +89,9 @@ func (i *inbox) await(t *testing.T, limit time.Duration, ids ...string) {
 	}
 }
 
+// patience is how long a busy machine may take for what must come.
+const patience = 5 * time.Minute
+
 // requireDelivered waits until nothing is undelivered, and requires that nothing of an
 // outbox is left in any transfer.
 func requireDelivered(b *bank.Bank) {
@@ -96,7 +99,7 @@ func requireDelivered(b *bank.Bank) {
 	require.Eventually(b.T, func() bool {
 		n, err := b.Count(b.T.Context(), transfer.Query{Undelivered: true})
 		return err == nil && n == 0
-	}, time.Minute, 10*time.Millisecond)
+	}, patience, 10*time.Millisecond)
 	for _, stored := range b.Raw("transfers") {
 		require.NotContains(b.T, stored, "outbox", "of %v", stored["_id"])
 		require.NotContains(b.T, stored, "keepUntil", "of %v", stored["_id"])

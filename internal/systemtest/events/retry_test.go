@@ -45,7 +45,7 @@ func TestFailuresAreTriedAgain(t *testing.T) {
 			b := bank.NewWith(t, []transfer.Option{in.option()}, 100, 0).WithIndexes()
 			end := bank.InBackground(t, b.Coordinator)
 			b.MustMove("pay", 60)
-			in.await(t, 40*time.Second, "pay:succeeded")
+			in.await(t, "pay:succeeded")
 			end()
 			require.Len(t, tried, 3)
 			require.GreaterOrEqual(t, tried[1].Sub(tried[0]), time.Second)
@@ -95,7 +95,7 @@ func TestGivenUp(t *testing.T) {
 	broken = false
 	mu.Unlock()
 	require.NoError(t, b.Redeliver(t.Context(), "pay"))
-	in.await(t, 20*time.Second, "pay:succeeded")
+	in.await(t, "pay:succeeded")
 	require.Equal(t, 1, in.taken()["pay:succeeded"][0].Attempt)
 	requireDelivered(b)
 	require.Equal(t, "Nothing. Reverse takes its money back.", advice(b, "pay"))
@@ -103,7 +103,7 @@ func TestGivenUp(t *testing.T) {
 	require.ErrorIs(t, b.Redeliver(t.Context(), "other"), transfer.ErrTransferNotFound)
 	require.ErrorIs(t, b.Redeliver(t.Context(), ""), transfer.ErrInvalidRequest)
 	b.MustMove("next", 1)
-	in.await(t, 20*time.Second, "next:succeeded")
+	in.await(t, "next:succeeded")
 	require.Len(t, in.taken()["pay:succeeded"], 1)
 	b.CheckBooks(bank.Balances(100, 0))
 }
@@ -177,7 +177,7 @@ func TestPoisonedHoldsUpNobody(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
-	in.await(t, 20*time.Second, eventIDs(transfer.EventSucceeded, ids...)...)
+	in.await(t, eventIDs(transfer.EventSucceeded, ids...)...)
 	require.Eventually(t, func() bool {
 		n, err := b.Count(t.Context(), transfer.Query{Undelivered: true})
 		return err == nil && n == bad
@@ -214,7 +214,7 @@ func TestDeafHandlersHoldUpNobody(t *testing.T) {
 		require.NoError(t, err)
 	}
 	b.MustMove("good", 1)
-	in.await(t, 50*time.Second, "good:succeeded")
+	in.await(t, "good:succeeded")
 	close(stuck)
 	end()
 	b.CheckBooks(bank.Balances(10_000, 0))

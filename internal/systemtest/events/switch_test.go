@@ -3,6 +3,7 @@ package events
 import (
 	"bytes"
 	"context"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -68,7 +69,7 @@ func TestSwitched(t *testing.T) {
 	require.ErrorContains(t, off.Adopt(t.Context()), "is not delivered")
 	b.Coordinator = b.NewCoordinator(b.DB, in.option())
 	end := bank.InBackground(t, b.Coordinator)
-	in.await(t, 20*time.Second, "hold:succeeded", "after:succeeded")
+	in.await(t, "hold:succeeded", "after:succeeded")
 	requireDelivered(b)
 	end()
 	require.Len(t, in.taken(), 2)
@@ -114,7 +115,9 @@ func TestOffStoresNothing(t *testing.T) {
 	require.NoError(t, err)
 	end()
 	require.ErrorIs(t, c.Redeliver(t.Context(), "pay"), transfer.ErrInvalidRequest)
-	require.Nil(t, found.Load(), "a command: %v", found.Load())
+	if command := found.Load(); command != nil {
+		require.Fail(t, "a command has a word of events", *command)
+	}
 	for collection, documents := range b.Contents() {
 		for _, stored := range documents {
 			require.NotContains(t, stored, "outbox", collection)
@@ -155,7 +158,8 @@ func TestRetentionWaits(t *testing.T) {
 			end := bank.InBackground(t, b.NewCoordinator(b.DB, given))
 			bank.Until(t, 10*time.Millisecond, func() (bool, error) {
 				for rec, err := range b.List(t.Context(), transfer.Query{Undelivered: true}) {
-					if err != nil || !rec.Undelivered[0].GivenUp {
+					waits := func(e transfer.UndeliveredEvent) bool { return !e.GivenUp }
+					if err != nil || slices.ContainsFunc(rec.Undelivered, waits) {
 						return false, err
 					}
 				}

@@ -51,7 +51,7 @@ func (b *Books) end(ctx context.Context, s Step) error {
 		return err
 	}
 	now := decodeTransaction(raw)
-	if now.State != s.State {
+	if !now.same(s.stored) {
 		return ErrChanged
 	}
 	if now.State == canceled {

@@ -78,6 +78,15 @@ type taken struct {
 	Settled bool
 }
 
+// same reports whether a transaction is still as it was when its end was planned. A whole
+// number that was a double then is the same.
+func (t transaction) same(planned transaction) bool {
+	over := t.TakenOver == planned.TakenOver ||
+		t.TakenOver != nil && planned.TakenOver != nil && *t.TakenOver == *planned.TakenOver
+	return over && t.State == planned.State && key(t.Value) == key(planned.Value) &&
+		key(t.Source) == key(planned.Source) && key(t.Destination) == key(planned.Destination)
+}
+
 // account is an account's document.
 type account struct {
 	id       bson.RawValue
