@@ -3,6 +3,7 @@ package wire
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -55,20 +56,33 @@ func TestRefusedOnAnotherConnection(t *testing.T) {
 }
 
 // A real server's refusal is recognised on the connections that it has refused, and on
-// those that the driver gives up then, as it does where many are opened at once.
+// those that the driver gives up for it, as it does where many are opened at once. The
+// driver may also give one up for its own monitor's sake: another try says why.
 func TestRefusedLogins(t *testing.T) {
 	t.Parallel()
-	db := mongotest.Database(t, options.Client().SetAuth(options.Credential{Username: "nobody", Password: "wrong"}))
-	refused := make(chan error)
 	const callers = 64
-	for range callers {
-		go func() {
-			_, err := FindOne(t.Context(), db.Collection("accounts"), bson.D{})
-			refused <- err
-		}()
-	}
-	for range callers {
-		require.NotNil(t, Refused(<-refused))
+	for passedOn := 0; passedOn == 0; {
+		db := mongotest.Database(t, options.Client().SetAuth(options.Credential{Username: "nobody", Password: "wrong"}))
+		failures := make(chan error)
+		for range callers {
+			go func() {
+				_, err := FindOne(t.Context(), db.Collection("accounts"), bson.D{})
+				failures <- err
+			}()
+		}
+		for range callers {
+			err := <-failures
+			var failure *ServerError
+			require.ErrorAs(t, err, &failure)
+			passed := Cleared(err) && strings.Contains(failure.cause.Error(), "Authentication failed")
+			if passed {
+				passedOn++
+			}
+			if passed || !Cleared(err) {
+				require.NotNil(t, Refused(err), "%v", failure.cause)
+				require.Equal(t, CodeNoUser, Refused(err).Code)
+			}
+		}
 	}
 }
 
