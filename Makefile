@@ -29,15 +29,14 @@ BEFORE ?= HEAD~1
 RATES := /internal/overload
 BESIDE := /internal/(systemtest/rights|mongostore)$$
 # Packages that take longest. They come first, so that the others run beside them.
-FIRST := transfer$$|/internal/(chaos|simulate|systemtest/faults|systemtest/servers)$$
-# Packages that show the race detector nothing new: they have one goroutine, start other
-# processes, or do one thing after the other. And such tests of other packages.
+FIRST := /internal/(chaos|simulate|systemtest/faults|systemtest/servers)$$
+# The race detector, where there is a C compiler for it: make test RACE= does without.
+RACE ?= $(shell test "$$(go env CGO_ENABLED)" = 1 && echo -race)
+# Packages that it shows nothing new: they have one goroutine, start other processes, or
+# do one thing after the other.
 ALONE := $(RATES)|/examples|/internal/(accounts|audit|chaos|conformance|deployment|document)
 ALONE := $(ALONE)|/internal/(inspection|mongostore|mongotest|outside|protocol|queries|repair|simulate|soak|words)
 ALONE := $(ALONE)|/systemtest/(audit|config|docs|faults|processes|rights|servers|statements|texts|verbs)|/transfertest
-SINGLE := Fuzz|Garb|EveryMessage|Limits|Portions|LongHistory|Documents|Forms|UnderFailovers
-SINGLE := $(SINGLE)|Restored|WorkerProcess|OddIDs|IdleCost|FirstProgram|Frozen|AfterTheUpgrade|OnlySetup|RefusedSetup|SetupThatWas|FailedSetup
-SINGLE := $(SINGLE)|NothingEarlier|ClosingAmong|ClosingReads|ClosingApart|PaidInBy|PaidInCounts|PaidInWithout|PagesOf|OddNumbers
 # Packages that are the same on each version: they break servers, or look at the library
 # more than at the server.
 EQUAL := $(RATES)|/examples|/internal/(chaos|engine|fences|inspection|lookout|money|mongotest)
@@ -53,12 +52,13 @@ LONG := $(LONG)|Dead|Repair|GivenUp|Fuzz|Example|HarmfulCollectionsAreRefused/cl
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-13s %s\n", $$1, $$2 }' Makefile
 
-test: browser ## all tests, on a real MongoDB server
+test: browser ## all tests, on a real MongoDB server, under the race detector where goroutines meet
 	$(SERVER) sh -ec ' \
 		(for module in $(TESTED); do (cd $$module && go test -timeout 30m ./...); done) & nested=$$!; \
-		go test -p 4 -timeout 30m $$(go list ./... | grep -E "$(FIRST)") \
-			$$(go list ./... | grep -vE "$(FIRST)|$(RATES)|$(BESIDE)") || { wait $$nested; exit 1; }; \
-		wait $$nested; \
+		go test $(RACE) -p 2 -timeout 30m $$(go list ./... | grep -vE "$(ALONE)") & raced=$$!; \
+		go test -p 3 -timeout 30m $$(go list ./... | grep -E "$(FIRST)") \
+			$$(go list ./... | grep -E "$(ALONE)" | grep -vE "$(FIRST)|$(RATES)|$(BESIDE)") || failed=1; \
+		wait $$raced || failed=1; wait $$nested || failed=1; test -z "$$failed"; \
 		go test -p 3 -timeout 30m .$(RATES)/... $$(go list ./... | grep -E "$(BESIDE)")'
 
 # Where it can't install a browser, the tests that need one fail, and say what to do.
@@ -78,9 +78,8 @@ versions: ## a share of the tests on other versions of MongoDB: VERSIONS="7.0 8.
 				$$(go list ./... | grep -vE "$(EQUAL)|$(WITHOUT)")'; \
 	done
 
-race: ## the tests in which goroutines meet, under the race detector, which needs a C compiler
-	$(SERVER) sh -ec 'go test -race -short -vet=off -p 4 -timeout 30m -skip "$(SINGLE)" \
-		$$(go list ./... | grep -vE "$(ALONE)")'
+race: ## of these tests, those under the race detector, which needs a C compiler
+	$(SERVER) sh -ec 'go test -race -p 4 -timeout 30m $$(go list ./... | grep -vE "$(ALONE)")'
 
 demo: ## the story on the terminal
 	$(SERVER) sh -ec 'cd examples/demo && go run .'
