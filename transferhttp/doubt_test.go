@@ -114,6 +114,26 @@ func TestAccountThatIsReadInPart(t *testing.T) {
 	b.CheckBooks(bank.Balances(1000, 0, 0))
 }
 
+// Where an account's history is gone, wholly or in part, nothing is said of what it was.
+func TestAccountWhoseHistoryIsGone(t *testing.T) {
+	t.Parallel()
+	const gone = "What was before is not kept any more."
+	b := bank.NewWith(t, []transfer.Option{transfer.WithRetention(time.Hour)}, 1000, 0).WithIndexes()
+	b.MustMove("t", 1)
+	require.NotContains(t, open(t, b.Coordinator).get("account?id=b").section("statement"), gone)
+	b.SetField("transfers.retention", time.Hour.Milliseconds(), "since", time.Now().Add(-100*time.Hour))
+	p := open(t, b.NewCoordinator(b.DB)) // one that has not read about retentions yet
+	statement := p.get("account?id=b").section("statement")
+	require.Contains(t, statement, "+1 1")
+	require.Contains(t, statement, gone)
+	b.Remove("transfers", "t")
+	statement = p.get("account?id=b").section("statement")
+	require.Contains(t, statement, gone)
+	require.NotContains(t, statement, "+1 1")
+	require.NotContains(t, statement, "Nothing was moved")
+	b.CheckBooks(bank.Balances(999, 1))
+}
+
 // The page of a transfer goes on asking where the server is away for a moment, and ends
 // with that where there is no such transfer.
 func TestTransferIsFollowedThroughAnOutage(t *testing.T) {

@@ -269,17 +269,17 @@ func heap() int64 {
 	return int64(stats.HeapAlloc)
 }
 
-// Whatever is recorded, it takes a few megabytes at most.
+// Whatever is recorded, it takes three megabytes at most.
 func TestRecorderIsBounded(t *testing.T) {
-	const enough = 5 << 20
+	const enough = 3 << 20
 	c := &clock{at: time.Now()}
+	before := heap()
 	r := transferhttp.NewRecorderBy(c.now, c.elapsed)
 	o := r.Observer(transfer.Observer{})
 	stages := make([]transfer.Stage, 400)
 	for s := range stages {
 		stages[s].Name = fmt.Sprint("stage", s)
 	}
-	before := heap()
 	for slot := range 130 {
 		for i := range 26 {
 			verbs := []string{

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/url"
@@ -82,41 +83,47 @@ func databaseOf(uri string) (string, error) {
 }
 
 // collection returns the collection that a flag such as --with-ledger names.
-func (s *session) collection(place string, lookup func(string) string) (*mongo.Collection, error) {
-	if uri, name, far := farPlace(place, lookup); far {
-		database, err := databaseOf(uri)
-		if err != nil {
+func (s *session) collection(text string, lookup func(string) string) (*mongo.Collection, error) {
+	at, err := placeOf(text, lookup)
+	if err != nil {
+		return nil, err
+	}
+	server := s.database.Client()
+	if at.uri != "" {
+		if server, err = s.connect(at.uri); err != nil {
 			return nil, err
 		}
-		if database == "" || name == "" {
-			return nil, usage("a collection on another server is a URI with a database, # and the name")
-		}
-		client, err := s.connect(uri)
-		if err != nil {
-			return nil, err
-		}
-		return client.Database(database).Collection(name), nil
 	}
-	if strings.Contains(place, "://") || strings.HasPrefix(place, "env:") {
-		return nil, usage("a collection on another server is a URI with a database, # and the name")
-	}
-	database, name, given := strings.Cut(place, "/")
-	if !given {
-		return s.database.Collection(place), nil
-	}
-	return s.database.Client().Database(database).Collection(name), nil
+	return server.Database(cmp.Or(at.database, s.database.Name())).Collection(at.collection), nil
 }
 
-// farPlace splits what names a collection on another server.
-func farPlace(place string, lookup func(string) string) (uri, name string, far bool) {
-	at := strings.LastIndex(place, "#")
-	variable, inEnvironment := strings.CutPrefix(place, "env:")
-	if at < 0 || !inEnvironment && !strings.Contains(place[:at], "://") {
-		return "", "", false
+// place is where a collection is: on the transfers' own server if it has no URI, and in
+// their database if it names none.
+type place struct{ uri, database, collection string }
+
+// placeOf reads what names a collection: collection, database/collection, and on another
+// server URI#collection or env:VARIABLE#collection.
+func placeOf(text string, lookup func(string) string) (place, error) {
+	variable, inEnvironment := strings.CutPrefix(text, "env:")
+	if !inEnvironment && !strings.Contains(text, "://") {
+		if database, collection, given := strings.Cut(text, "/"); given {
+			return place{database: database, collection: collection}, nil
+		}
+		return place{collection: text}, nil
 	}
+	uri, collection := "", ""
 	if inEnvironment {
-		variable, name, _ = strings.Cut(variable, "#")
-		return lookup(variable), name, true
+		variable, collection, _ = strings.Cut(variable, "#")
+		uri = lookup(variable)
+	} else if at := strings.LastIndex(text, "#"); at >= 0 {
+		uri, collection = text[:at], text[at+1:]
 	}
-	return place[:at], place[at+1:], true
+	database, err := databaseOf(uri)
+	if err != nil {
+		return place{}, err
+	}
+	if database == "" || collection == "" {
+		return place{}, usage("a collection on another server is a URI with a database, # and the name")
+	}
+	return place{uri, database, collection}, nil
 }

@@ -181,3 +181,46 @@ func TestConvertBesideTheOldWay(t *testing.T) {
 	d.monitor = nil
 	require.Contains(t, d.run("convert", "--yes").requires(exitFindings).out, "nothing is converted before")
 }
+
+// A user converts with the rights that docs/transferctl.md names. Where one of them is
+// missing, the command says so, and nothing is half done.
+func TestConvertNeedsItsRights(t *testing.T) {
+	t.Parallel()
+	g := newGuarded(t)
+	g.names = []string{"--database", "till", "--accounts", "wallets", "--transfers", "moves"}
+	require.NoError(t, g.till.RunCommand(t.Context(), bson.D{
+		{Key: "createRole", Value: "converter"}, {Key: "roles", Value: bson.A{}},
+		{Key: "privileges", Value: bson.A{bson.D{
+			{Key: "resource", Value: bson.D{{Key: "db", Value: "till"}, {Key: "collection", Value: "transactions"}}},
+			{Key: "actions", Value: bson.A{"find", "update"}},
+		}}},
+	}).Err())
+	for name, roles := range map[string]bson.A{
+		"whole": {"transferService", "transferMigration", "converter"}, "noService": {"transferMigration", "converter"},
+		"noMigration": {"transferService", "converter"}, "noConverter": {"transferService", "transferMigration"},
+	} {
+		require.NoError(t, g.till.RunCommand(t.Context(), bson.D{
+			{Key: "createUser", Value: name}, {Key: "pwd", Value: "secret"}, {Key: "roles", Value: roles},
+		}).Err())
+	}
+	wallets, transactions := g.till.Collection("wallets"), g.till.Collection("transactions")
+	marked := bson.D{{Key: "pendingTransactions", Value: bson.A{"half"}}}
+	require.NoError(t, add(t, wallets, append(bson.D{{Key: "_id", Value: "A"}, {Key: "balance", Value: 90.0}}, marked...)))
+	require.NoError(t, add(t, wallets, bson.D{{Key: "_id", Value: "B"}, {Key: "balance", Value: 20.0}, {Key: "pendingTransactions", Value: bson.A{}}}))
+	for id, state := range map[string]string{"half": "pending", "nothing": "initial"} {
+		require.NoError(t, add(t, transactions, bson.D{
+			{Key: "_id", Value: id}, {Key: "source", Value: "A"}, {Key: "destination", Value: "B"}, {Key: "value", Value: 10.0}, {Key: "state", Value: state},
+		}))
+	}
+	for _, user := range []string{"noService", "noMigration", "noConverter"} {
+		refused := g.as(user, "secret", "convert", "--yes").requires(exitFailed)
+		require.Regexp(t, "unauthorized: .* not authorized on till|the user has no right to", refused.err, user)
+	}
+	require.Contains(t, g.as("whole", "secret", "convert", "--yes").done().out, "old:nothing: Success")
+	for id, balance := range map[string]int64{"A": 80, "B": 40} {
+		var account struct{ Balance any }
+		require.NoError(t, wallets.FindOne(t.Context(), bson.D{{Key: "_id", Value: id}}).Decode(&account))
+		require.Equal(t, balance, account.Balance, id)
+	}
+	require.Contains(t, g.as("whole", "secret", "audit").done().out, "no findings")
+}

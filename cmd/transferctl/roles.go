@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"encoding/json"
@@ -126,31 +127,20 @@ func (p *program) roles(name, database string) ([]roleView, error) {
 
 // withCollection adds what a role needs of one more collection.
 func (p *program) withCollection(all []roleView, template roleCommand, value string, documents bool) ([]roleView, error) {
-	name, place, ok := strings.Cut(value, "=")
-	if !ok || name == "" || place == "" {
+	name, text, ok := strings.Cut(value, "=")
+	if !ok || name == "" || text == "" {
 		return nil, usage("--with-ledger and --with-documents are NAME=COLLECTION, not %q", value)
 	}
-	uri, collection, far := farPlace(place, p.lookup)
-	if !far && (strings.Contains(place, "://") || strings.HasPrefix(place, "env:")) {
-		return nil, usage("a collection on another server is a URI with a database, # and the name")
-	}
-	if !far {
-		database, rest, given := strings.Cut(place, "/")
-		if !given {
-			database, rest = all[0].Database, place
-		}
-		all[0].Command.addParticipant(template, database, rest, documents)
-		return all, nil
-	}
-	database, err := databaseOf(uri)
+	at, err := placeOf(text, p.lookup)
 	if err != nil {
 		return nil, err
 	}
-	if database == "" || collection == "" {
-		return nil, usage("a collection on another server is a URI with a database, # and the name")
+	if at.uri == "" {
+		all[0].Command.addParticipant(template, cmp.Or(at.database, all[0].Database), at.collection, documents)
+		return all, nil
 	}
-	there := roleView{Server: name, Database: database, Command: roleCommand{CreateRole: template.CreateRole, Roles: []string{}}}
-	there.Command.addParticipant(template, database, collection, documents)
+	there := roleView{Server: name, Database: at.database, Command: roleCommand{CreateRole: template.CreateRole, Roles: []string{}}}
+	there.Command.addParticipant(template, at.database, at.collection, documents)
 	return append(all, there), nil
 }
 

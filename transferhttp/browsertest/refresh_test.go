@@ -58,6 +58,27 @@ func TestOverviewRefreshes(t *testing.T) {
 	s.CheckBooks(bank.Balances(1000, 0))
 }
 
+// What is selected while the server answers stays, too.
+func TestSelectedMeanwhile(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	b := newTab(t, s.root)
+	b.goTo("./")
+	b.run(`document.getElementById("main").dataset.mine = "yes"`)
+	b.run(`const parse = DOMParser.prototype.parseFromString;
+		DOMParser.prototype.parseFromString = function (...page) {
+			DOMParser.prototype.parseFromString = parse;
+			document.getSelection().selectAllChildren(document.querySelector("main h1"));
+			return parse.apply(this, page);
+		}`)
+	b.await(`!document.getSelection().isCollapsed`)
+	require.Equal(t, "Overview", eval[string](b, `document.getSelection().toString()`))
+	require.True(t, eval[bool](b, `"mine" in document.getElementById("main").dataset`))
+	b.run(`document.getSelection().removeAllRanges()`)
+	b.await(`!("mine" in document.getElementById("main").dataset)`)
+	b.requireQuiet()
+}
+
 // Where the page can't be refreshed it says so, keeps what it has shown, and goes on once
 // it can.
 func TestRefreshFails(t *testing.T) {
