@@ -458,7 +458,7 @@ func (l *leftover) check(t *testing.T, v *vault) {
 		require.NoError(t, err)
 		amount := exactly(t, Amount{leg.Amount})
 		switch {
-		case len(pending) == 1 && leg.Amount.Sign() < 0:
+		case len(pending) == 1 && (leg.Amount.Sign() < 0 || pending[0].Key() == l.id+"%"): // taken out, or paid in and not cleared
 			require.Zero(t, change.Cmp(amount), "%s\n%s", document, after)
 		case len(pending) == 1 || change.Sign() == 0 && len(pending) == 0:
 			require.Zero(t, change.Sign(), "%s\n%s", document, after)
