@@ -28,14 +28,14 @@ func (p *program) checkCommand() *cobra.Command {
 			if view.OK = err == nil; !view.OK {
 				view.Problem = err.Error()
 			}
-			if printed := p.answer(view, view.print); printed != nil || view.OK {
+			if printed := p.answer(view, view.write); printed != nil || view.OK {
 				return printed
 			}
 			return ErrFindings
 		}))
 }
 
-func (v checkView) print(w *page) {
+func (v checkView) write(w *page) {
 	if v.OK {
 		w.line("%s is fit, and everything is there", v.Database)
 		return
@@ -52,6 +52,6 @@ func (p *program) setupCommand() *cobra.Command {
 				return err
 			}
 			view := checkView{Database: s.database.Name(), OK: true}
-			return p.answer(view, view.print)
+			return p.answer(view, view.write)
 		}))
 }

@@ -206,10 +206,13 @@ func TestConvertNeedsItsRights(t *testing.T) {
 	wallets, transactions := g.till.Collection("wallets"), g.till.Collection("transactions")
 	marked := bson.D{{Key: "pendingTransactions", Value: bson.A{"half"}}}
 	require.NoError(t, add(t, wallets, append(bson.D{{Key: "_id", Value: "A"}, {Key: "balance", Value: 90.0}}, marked...)))
-	require.NoError(t, add(t, wallets, bson.D{{Key: "_id", Value: "B"}, {Key: "balance", Value: 20.0}, {Key: "pendingTransactions", Value: bson.A{}}}))
+	require.NoError(t, add(t, wallets, bson.D{
+		{Key: "_id", Value: "B"}, {Key: "balance", Value: 20.0}, {Key: "pendingTransactions", Value: bson.A{}},
+	}))
 	for id, state := range map[string]string{"half": "pending", "nothing": "initial"} {
 		require.NoError(t, add(t, transactions, bson.D{
-			{Key: "_id", Value: id}, {Key: "source", Value: "A"}, {Key: "destination", Value: "B"}, {Key: "value", Value: 10.0}, {Key: "state", Value: state},
+			{Key: "_id", Value: id}, {Key: "source", Value: "A"}, {Key: "destination", Value: "B"}, {Key: "value", Value: 10.0},
+			{Key: "state", Value: state},
 		}))
 	}
 	for _, user := range []string{"noService", "noMigration", "noConverter"} {

@@ -72,7 +72,7 @@ func TestFrontDoor(t *testing.T) {
 		"errors.go", "internal", "examples", "transfer_test.go", "Makefile",
 	} {
 		_, err := os.Stat(filepath.Join("../../..", name))
-		assert.NoError(t, err)
+		require.NoError(t, err)
 	}
 	files, err := filepath.Glob("../../../*.go")
 	require.NoError(t, err)
