@@ -62,7 +62,7 @@ test: browser ## all tests, on a real MongoDB server, under the race detector wh
 		go test -p 3 -timeout 30m .$(RATES)/... $$(go list ./... | grep -E "$(BESIDE)")'
 
 # Where it can't install a browser, the tests that need one fail, and say what to do.
-browser: ## Chromium, for the tests of the window, where there is no browser and apt-get may install it
+browser: ## installs Chromium for the tests of the window, if there is no browser and apt-get may be used
 	@for name in chromium chromium-browser google-chrome google-chrome-stable chrome headless_shell; do \
 		if command -v $$name >/dev/null; then exit 0; fi; \
 	done; \
@@ -78,7 +78,7 @@ versions: ## a share of the tests on other versions of MongoDB: VERSIONS="7.0 8.
 				$$(go list ./... | grep -vE "$(EQUAL)|$(WITHOUT)")'; \
 	done
 
-race: ## of these tests, those under the race detector, which needs a C compiler
+race: ## the tests in which goroutines meet, under the race detector; needs a C compiler
 	$(SERVER) sh -ec 'go test -race -p 4 -timeout 30m $$(go list ./... | grep -vE "$(ALONE)")'
 
 demo: ## the story on the terminal
@@ -94,7 +94,7 @@ claims: ## the claims of docs/bench alone, on the screen; 5 minutes: GOALS=floor
 	cd internal/bench && go run . -claims -only "$(GOALS)" -rounds $(ROUNDS)
 
 # This program, built against the library of another commit, plays beside the current one.
-baseline: ## that nothing is slower than at another commit, BEFORE=HEAD~1, by 1 to 1,024 callers; 10 minutes: GOALS=hot-64 takes one
+baseline: ## checks that nothing is slower than at another commit, BEFORE=HEAD~1, with 1 to 1,024 callers; 10 minutes: GOALS=hot-64 takes one
 	rm -rf $(CACHE)/before && mkdir -p $(CACHE)/before/library
 	git archive $(BEFORE) | tar -x -C $(CACHE)/before/library
 	cp internal/bench/go.mod internal/bench/go.sum $(CACHE)/before
@@ -104,10 +104,10 @@ baseline: ## that nothing is slower than at another commit, BEFORE=HEAD~1, by 1 
 	rm -rf $(CACHE)/before/library
 	cd internal/bench && go run . -baseline $(CACHE)/before/bench -only "$(GOALS)" -rounds $(ROUNDS)
 
-bench-quick: ## a little of each measurement: that it works, not how fast anything is
+bench-quick: ## a little of each measurement: shows that it works, not how fast anything is
 	cd internal/bench && go test -timeout 60m ./...
 
-simulate: ## random runs in a world of faults: SEEDS=0-1000000 plays many, SEEDS=17 tells one
+simulate: ## random runs in a world of faults: SEEDS=0-1000000 plays many, SEEDS=17 prints one as a story
 	go run ./internal/simulate/cmd -seeds $(SEEDS)
 
 search: ## every interleaving of one transfer, then of two, for as long as FOR says; FOR=0: to the end
@@ -124,7 +124,7 @@ chaos: ## killed, frozen and cut-off processes and servers, for as long as FOR s
 soak-service: ## examples/service as three processes that are killed and lack a right, for as long as FOR says
 	go run ./internal/soak/cmd -for $(FOR)
 
-soak: ## the same with two processes, one of which is spared and judged by its memory and goroutines: FOR=20m
+soak: ## the same with two processes; one is never killed, and its memory and goroutines are checked: FOR=20m
 	go run ./internal/soak/cmd -for $(FOR) -processes 2 -lasting
 
 share: ## one, two and four processes share BACKLOG submitted transfers: how many a second; and how soon a death is noticed

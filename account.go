@@ -35,17 +35,20 @@ type Account struct {
 	Floor Amount
 	// NoFloor says that the balance may be as low as a balance can be.
 	// It is for an account that stands for the outside world.
+	// Defaults to false: Floor is the limit.
 	NoFloor bool
 	// Currency is what transfers on the account must name.
 	// Defaults to "": they name none.
 	Currency string
 	// Metadata is the user's own.
 	// OpenAccount stores it, and UpdateAccount replaces it.
+	// Defaults to nil: none.
 	Metadata map[string]any
 	// Frozen says that no new transfer can touch the account: it is refused with
 	// ErrAccountFrozen.
-	// What is due is paid all the same: see [Coordinator.UpdateAccount].
+	// Transfers that are under way are finished: see [Coordinator.UpdateAccount].
 	// A frozen account may have any balance, and can be closed when it is empty.
+	// Defaults to false.
 	Frozen bool
 
 	// Closed says that no transfer can touch the account.
@@ -68,8 +71,8 @@ type Account struct {
 //
 //   - nil: it is open, by this call.
 //   - ErrAccountExists: there is one with this ID.
-//     Whose it is, and since when, GetAccount doesn't tell either: where an ID may be
-//     chosen twice, say in Metadata who opens it.
+//     Neither this error nor GetAccount says who has opened it.
+//     If two callers may choose the same ID, let each store its name in Metadata.
 //   - ErrInvalidRequest: the text says what is malformed; nothing was stored.
 //   - ErrInDoubt: call again.
 //     ErrAccountExists then means that the account is there.

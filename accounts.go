@@ -204,7 +204,7 @@ func (l *Ledger) Update(ctx context.Context, id string, change AccountChange) (A
 		return l.Get(ctx, id)
 	}
 	u := updating{ledger: l, id: id, change: planned}
-	if err := l.untilKnown(ctx, id, u.try); err != nil {
+	if err := l.untilKnown(ctx, id, u.once); err != nil {
 		return Account{}, err
 	}
 	return l.account(u.account, decodeMetadata(u.account.Metadata)), nil
@@ -259,10 +259,10 @@ type updating struct {
 	account document.Account // as it is after the change
 }
 
-// try reads the account's fence and changes the account where it still has that.
+// once reads the account's fence and changes the account where it still has that.
 // A fence that was sent shows that the account was changed, and the answer lost.
 // Otherwise the change is made again, over whatever others have done meanwhile.
-func (u *updating) try(ctx context.Context) try {
+func (u *updating) once(ctx context.Context) try {
 	stored := u.ledger.coordinator.accounts
 	view, err := stored.ReadDeciding(ctx, u.ledger.name, u.id)
 	switch {

@@ -19,7 +19,7 @@ var ErrAuditTooLong = errors.New("the audit took longer than the server keeps a 
 
 // AuditReport is what an audit has seen.
 type AuditReport struct {
-	// Findings are what must not be.
+	// Findings are the faults in the stored data.
 	// If there are none, all is well.
 	Findings []Finding
 	// Omitted counts the findings beyond the first thousand.
@@ -70,7 +70,7 @@ type LedgerTotal struct {
 	Moving bool
 }
 
-// Finding is something that must not be.
+// Finding is a fault in the stored data.
 type Finding struct {
 	// Code names the finding, in lower camel case: see docs/audit.md.
 	Code string
@@ -93,6 +93,7 @@ type Finding struct {
 // The zero value audits everything and expects nothing.
 type AuditOptions struct {
 	// Expected are the sums to expect.
+	// Defaults to nil: any sum is right.
 	Expected []ExpectedTotal
 	// Accounts and Transfers bound what is read, for data that is too large for one
 	// snapshot: audit range after range.
@@ -106,9 +107,15 @@ type AuditOptions struct {
 
 // IDRange bounds IDs: From ≤ ID < To, in the order in which the server sorts them, byte
 // by byte.
-// The empty string is no bound.
 // A range that can't contain any ID is refused with ErrInvalidRequest.
-type IDRange struct{ From, To string }
+type IDRange struct {
+	// From is the first ID of the range.
+	// Defaults to "": no bound.
+	From string
+	// To is the first ID after the range.
+	// Defaults to "": no bound.
+	To string
+}
 
 // ExpectedTotal is what balances and money in transit should sum up to.
 //
@@ -122,6 +129,7 @@ type ExpectedTotal struct {
 	// Defaults to all.
 	Ledgers []string
 	// Currency is the currency of the accounts that are added up.
+	// Defaults to "": that of accounts without one.
 	Currency string
 	// Sum is what is expected.
 	Sum Amount

@@ -24,8 +24,8 @@
 //
 // Each transfer happens exactly once or not at all. Its ID is the idempotency key:
 // however often a caller asks, and from any process, the money moves once, and every
-// caller gets the same answer. No debit leaves an account below its floor. The answer of
-// Transfer agrees with the transfer's final state for ever.
+// caller gets the same answer. No debit leaves an account below its floor. What Transfer
+// answers always agrees with the transfer's final state.
 //
 // Transfer answers without an error once the money is there, for every reader. That is
 // after three waits for a majority of the servers: the transfer is stored, everything is
@@ -41,7 +41,7 @@
 //
 // [Coordinator.Hold] reserves what a transfer moves, and stops there. [Coordinator.Post]
 // moves all or a part of it. [Coordinator.Void] gives it back, and so does the hold's
-// expiry, which [Coordinator.Extend] puts off. An [Effect] changes a document in step
+// expiry, which [Coordinator.Extend] moves. An [Effect] changes a document in step
 // with the money. [Coordinator.Reverse] moves money of a transfer back: all that is left
 // of it, an amount, or some legs. Legs in several currencies ([Leg].Currency) are an
 // exchange, which happens in all of them or in none. Each is as safe as a transfer,
@@ -86,9 +86,9 @@
 // stored with each transfer, and [Coordinator.List] finds transfers by it, page by page:
 // see [Query].Beyond. [Coordinator.Count] counts them.
 //
-// [WithEvents] has [Coordinator.Run] tell other systems what became of transfers: that
-// one is held, has succeeded or has failed. Each event is delivered at least once,
-// whatever crashes. [Coordinator.Redeliver] has it tried again if it was given up.
+// With [WithEvents], [Coordinator.Run] reports to your handler that a transfer is held,
+// has succeeded or has failed. Each event is delivered at least once, whatever crashes.
+// [Coordinator.Redeliver] tries an event again that was given up.
 //
 // # How long transfers are kept
 //
@@ -129,8 +129,9 @@
 //     coordinator with other options is refused: see [Coordinator.Setup].
 //   - Don't replace an account's document as a whole, delete it, or restore it from a
 //     backup while transfers are in flight on it, nor a document that an [Effect]
-//     changes. If it is deleted, a commit that a caller was told may be lost. Changing
-//     the balance by $inc, or fields that are not the library's, is fine at any time.
+//     changes. If it is deleted, a commit that was reported to a caller may be lost.
+//     Changing the balance by $inc, or fields that are not the library's, is fine at any
+//     time.
 //   - Balances are int32, int64 or Decimal128. A double is refused.
 //   - Don't remove transfers by hand. The library knows what [WithRetention] may have
 //     removed, and refuses to report an account's history from before then.

@@ -61,9 +61,11 @@ type Effect struct {
 	// They are compared as a query compares them: nil also matches a missing field.
 	// The field itself must be equal: an array that contains the value is not.
 	// Operators are refused.
+	// Defaults to nil: the document only has to exist.
 	Require bson.D
 	// Set are top-level fields and the values that they get when the transfer is
 	// committed.
+	// Defaults to nil: the document stays as it is.
 	Set bson.D
 }
 

@@ -20,8 +20,8 @@ import (
 var (
 	// ErrInvalidRequest means that the request is malformed; the text says how.
 	ErrInvalidRequest = errors.New("invalid request")
-	// ErrUnsupportedDeployment means that the server, or a collection on it, is not fit,
-	// or is used by others under another configuration.
+	// ErrUnsupportedDeployment means that the server, or a collection on it, can't be
+	// used, or is used by others under another configuration.
 	// It may be a standalone server, one older than MongoDB 5.0, a collection sharded by
 	// something else than _id, or other field names than the deployment's.
 	// The text says what to do, and [Coordinator.Setup] lists all causes.

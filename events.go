@@ -18,68 +18,71 @@ const (
 	maxMaxAttempts     = 1 << 20
 )
 
-// EventKind is what an [Event] tells of a transfer.
+// EventKind is what an [Event] reports about a transfer.
 type EventKind string
 
 const (
-	// EventHeld tells that a hold is held: its money is reserved.
+	// EventHeld reports that a hold is held: its money is reserved.
 	// It is delivered even if the hold is over by then.
 	EventHeld EventKind = EventKind(document.EventHeld)
-	// EventSucceeded tells that a transfer has come to StateSuccess.
+	// EventSucceeded reports that a transfer has reached StateSuccess.
 	EventSucceeded EventKind = EventKind(document.EventSucceeded)
-	// EventFailed tells that a transfer has come to StateFail.
+	// EventFailed reports that a transfer has reached StateFail.
 	EventFailed EventKind = EventKind(document.EventFailed)
 )
 
-// Event tells that a transfer is held, or final.
+// Event reports that a transfer is held, or final.
 //
-// It is delivered at least once, and the same one again where a process ends between the
-// handler and the mark that it was delivered, or where a handler takes too long.
-// So a consumer remembers the IDs that it has seen, or does nothing that it could not do
-// twice.
+// It is delivered at least once.
+// It is delivered again if a process ends after the handler has returned and before that
+// is recorded, or if a handler takes too long.
+// So a consumer remembers the IDs that it has seen, or does only what may be done twice.
 // No order is promised, not even between the events of one transfer: At lets a consumer
 // put them in order.
 type Event struct {
 	// ID is the transfer's ID, a colon, and the kind: "order-17:succeeded".
 	// It is the same at every delivery.
 	ID string
-	// Kind is what the event tells.
+	// Kind is what the event reports.
 	Kind EventKind
 	// Record is the transfer as it is stored when the event is delivered.
 	// What was EventHeld may be in StateSuccess by then.
 	Record Record
-	// At is when the transfer came to be what Kind tells, by the server's clock.
-	// It is the same at every delivery, but for a hold that was marked twice because a
+	// At is when the transfer became held or final, by the server's clock.
+	// It is the same at every delivery, except for a hold that was marked twice because a
 	// message was late.
 	At time.Time
 	// Attempt counts the deliveries of this event that were begun, from 1.
 	Attempt int
 }
 
-// EventHandler says which events a deployment delivers, and how this process does.
+// EventHandler says which events a deployment delivers, and how this process delivers
+// them.
 type EventHandler struct {
 	// Handle delivers an event: nil says that it was delivered.
 	// An error or a panic says that it was not, and the event is tried again after 1 s,
 	// then after twice as long each time, up to 5 minutes.
 	// The context ends after 15 s, or 5 s after the context of Run has ended.
 	// Up to 256 handlers run at once.
-	// One that does not heed its context holds up nobody, but counts as failed.
+	// A handler that ignores the end of its context delays no others, but counts as
+	// failed.
 	// Defaults to nil: this process delivers nothing, and others do.
 	Handle func(context.Context, Event) error
-	// Kinds are the kinds of events that there are.
-	// All Coordinators of the deployment name the same ones, in any order.
+	// Kinds are the kinds of events that are delivered.
+	// All Coordinators of the deployment name the same kinds, in any order.
 	// Defaults to all three.
 	Kinds []EventKind
 	// MaxAttempts is how often this process tries an event before it gives it up: see
 	// [Coordinator.Redeliver].
-	// An attempt counts when it is begun, so one counts, too, during which the process
-	// was killed: at 1, an event that it had in hand then is given up.
+	// An attempt counts when it begins, even if the process is killed during it: with 1,
+	// the event that it was delivering is then given up.
 	// Defaults to 20, which takes about an hour.
 	MaxAttempts int
 }
 
-// WithEvents switches events on: [Coordinator.Run] delivers each at least once, also what
-// became final while no process ran, or in a process that was killed the moment after.
+// WithEvents switches events on: [Coordinator.Run] delivers each at least once, even if
+// no process ran when the transfer became final, or its process was killed the moment
+// after.
 //
 // The write that makes a transfer held or final leaves the event in the same document, so
 // that there is no second write and nothing to be lost between two.
@@ -89,16 +92,16 @@ type EventHandler struct {
 // A Coordinator with other kinds, or with none, is refused with
 // ErrUnsupportedDeployment.
 // To switch them on, to change the kinds or to switch them off, see [Coordinator.Adopt].
-// What was final before is not delivered.
+// Transfers that were final before have no events.
 //
 // Defaults to no events: then nothing is stored for them.
 func WithEvents(h EventHandler) Option { return func(s *settings) { s.events, s.eventful = h, true } }
 
 // UndeliveredEvent is an event of a transfer that was not delivered yet.
 type UndeliveredEvent struct {
-	// Kind is what the event tells.
+	// Kind is what the event reports.
 	Kind EventKind
-	// At is when the transfer came to be that, by the server's clock.
+	// At is when the transfer became held or final, by the server's clock.
 	At time.Time
 	// Attempts counts the deliveries that were begun.
 	Attempts int
@@ -107,11 +110,11 @@ type UndeliveredEvent struct {
 	GivenUp bool
 }
 
-// Redeliver has the events of a transfer tried again that were not delivered, from the
-// first attempt on: those that were given up, and those that wait for another try.
-// [Query].Undelivered lists them.
-// What was delivered is not delivered again, and what a process has in hand it keeps.
-// It waits for no delivery: Run makes that.
+// Redeliver lets Run try the undelivered events of a transfer again, from the first
+// attempt on: those that were given up, and those that wait for another try.
+// [Query].Undelivered lists the transfers.
+// It changes nothing about an event that was delivered, or that a process is delivering.
+// It doesn't wait for the delivery.
 //
 //   - nil: they are due now, or there is none.
 //   - ErrTransferNotFound: there is no such transfer, or not any more.

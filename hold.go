@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-	"unicode/utf8"
 
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/engine"
@@ -341,77 +340,130 @@ func expire() protocol.Start {
 	return protocol.Start{Claim: protocol.Expire, RollBack: protocol.Expired}
 }
 
-// maxReasonBytes bounds the reason of a cancellation or a repair.
-const maxReasonBytes = 4 << 10
-
-// Cancel rolls back a transfer that is not committed yet, including a hold, no matter
-// which process runs it, and answers with its record in StateFail.
-// The reason is stored as Record.Failure.Message.
-// A hold that has expired is stored as expired.
+// Extend lets a hold expire later: expiresIn from now, by the server's clock, as
+// Record.ExpiresAt says then.
+// It may be repeated, and each call counts from its own time.
+// Of several at once all count: none makes the hold expire earlier than another one did.
+// Like Hold it accepts a millisecond to ten years.
 //
-//   - nil: it is in StateFail, by this call or before, for any reason.
-//   - ErrAlreadyCommitted: too late; the record shows how far it is.
-//     [Coordinator.Reverse] takes the money back.
-//     That may be so although it was stored in StatePreparing: if everything is reserved,
-//     Cancel goes on with it, as recovery would.
+// A Post, Void or expiry decides the hold as if there were no Extend.
+// Once Extend has returned nil, the hold does not expire before the new time.
+//
+//   - nil: it is held, and expires at the new time.
+//   - ErrExpired: it has expired, whether it was voided since or is voided by this call.
+//     Hold the money under another ID.
+//   - ErrAlreadyCommitted: it was posted.
+//   - ErrNotHeld: it is no hold, or it was voided, cancelled or refused, or not
+//     everything is held yet.
+//     In the last case, ask for the hold again.
 //   - ErrTransferNotFound: there is no such transfer.
-//     One that is stored later is not cancelled.
-//   - ErrInvalidRequest: it touches a ledger or documents that this Coordinator was not
-//     given, and the text says which.
+//   - ErrInvalidRequest: it would expire earlier than it does; or expiresIn or the ID is
+//     malformed.
+//     Or it has expired, and touches what this Coordinator was not given.
 //   - ErrInDoubt: the context ended after something was sent.
-//     Ask again.
-//   - ErrCancelled, or the error that it was refused with, and a record in StateRollback:
-//     it is rolled back for good, and an account that can't be written has not got its
-//     money back yet; Record.Stuck says why.
+//     Ask again, or read ExpiresAt by [Coordinator.Get].
 //   - the context's own error, ErrClosed, ErrUnauthorized, ErrUnsupportedDeployment, a
-//     server that can't be reached for 30 s: this call has changed nothing, which says
-//     nothing about an earlier one.
-//     Ask again.
-func (c *Coordinator) Cancel(ctx context.Context, id, reason string) (rec Record, err error) {
-	line := c.lineOf(ctx, "cancel", id)
+//     server that can't be reached for 30 s: this call has changed nothing.
+//     The hold may have been posted, voided or extended before.
+func (c *Coordinator) Extend(ctx context.Context, id string, expiresIn time.Duration) (rec Record, err error) {
+	line := c.lineOf(ctx, "extend", id)
 	ctx = line.ctx
 	defer func() { line.end(ctx, &rec, err) }()
-	if len(reason) > maxReasonBytes || !utf8.ValidString(reason) {
-		return Record{}, invalid("a reason has at most %d bytes of UTF-8", maxReasonBytes)
+	if err := checkExpiry(expiresIn); err != nil {
+		return Record{}, err
 	}
+	e := extending{expiresIn: expiresIn}
 	return c.decide(ctx, id, func(ctx context.Context, stored document.Transfer) answer {
-		return c.withdraw(ctx, stored, protocol.Cancelled, reason)
+		return c.extend(ctx, stored, &e)
 	})
 }
 
-// withdraw tries once to take a transfer and to roll it back.
-func (c *Coordinator) withdraw(
-	ctx context.Context, stored document.Transfer, why protocol.Reason, reason string,
-) answer {
-	start := protocol.Start{RollBack: why}
+// extending is one call of Extend.
+type extending struct {
+	expiresIn time.Duration
+	unsure    bool // a try was not answered, and may be stored
+}
+
+// early answers a try that has changed nothing.
+// After a try that was not answered the outcome of the call is in doubt:
+//
+//  1. A extends a hold to noon, and the answer is lost.
+//  2. B extends it to midnight.
+//  3. A tries again: it can't say that it has changed nothing.
+func (e *extending) early(id string, err error) error {
+	if e.unsure && OutcomeOf(err) != InDoubt {
+		return inDoubt(id, err)
+	}
+	return err
+}
+
+// extend tries once to extend a hold.
+func (c *Coordinator) extend(ctx context.Context, stored document.Transfer, e *extending) answer {
+	rec := recordOf(stored)
+	if !stored.Hold {
+		return answerWith(rec, noHold(stored.ID))
+	}
 	switch stored.State {
-	case protocol.Initiated:
-		start.Claim = protocol.CancelInitiated
-	case protocol.Preparing:
-		if stored.Hold && c.queries.LooksExpired(ctx, stored) {
-			// Later callers get the same answer, no matter which call was first.
-			start, reason = expire(), expiredReason
-			break
-		}
-		start.Claim = protocol.TakeToCancel
-	case protocol.Rollback:
-		if !c.stalled(ctx, stored) {
-			return stuckAsStored(stored)
-		}
-		start = c.takeOver()
 	case protocol.Committed, protocol.Success:
-		return answerWith(recordOf(stored), aboutTransfer(stored.ID, ErrAlreadyCommitted))
-	case protocol.Fail:
-		return answerWith(recordOf(stored), nil)
+		return answerWith(rec, aboutTransfer(stored.ID, ErrAlreadyCommitted))
+	case protocol.Rollback, protocol.Fail:
+		return answerWith(rec, notHeldAnyMore(rec))
+	case protocol.Initiated, protocol.Preparing:
 	}
-	a := c.execute(ctx, stored, terms{start: start, reason: reason})
 	switch {
-	case !a.done:
-	case a.rec.State == StateFail:
-		a.err = nil // the error that Transfer would return is what was asked for
-	case a.rec.State.Decided():
-		// Everything was prepared before this call came: it has gone on from there.
-		a.err = aboutTransfer(stored.ID, ErrAlreadyCommitted)
+	case c.queries.LooksExpired(ctx, stored):
+		return c.execute(ctx, stored, terms{start: expire(), reason: expiredReason})
+	case !stored.Held:
+		return c.unheld(ctx, stored)
 	}
-	return a
+	return c.prolong(ctx, stored, e)
+}
+
+// prolong stores the new expiry of a hold, if the server finds that it may.
+func (c *Coordinator) prolong(ctx context.Context, stored document.Transfer, e *extending) answer {
+	if err := sound(stored); err != nil {
+		return answerWith(Record{}, aboutTransfer(stored.ID, err))
+	}
+	after, result, err := c.store.Extend(ctx, stored, c.newOwner(), e.expiresIn)
+	switch result {
+	case protocol.Applied:
+		return answerWith(recordOf(after), nil)
+	case protocol.NotMatched:
+		return c.unextended(ctx, stored.ID, e)
+	case protocol.Failed:
+		err = aboutTransfer(stored.ID, fmt.Errorf("it could not be extended: %w", named(err)))
+		return answerWith(recordOf(stored), e.early(stored.ID, c.early(stored.ID, err)))
+	case protocol.Unknown:
+		e.unsure = true
+	case protocol.NotSent:
+	}
+	return notYet(err)
+}
+
+// unextended answers that a hold would expire earlier than it does, if a read confirms it
+// that a replaced primary can't answer.
+// Otherwise something else was in the way, which the next try finds.
+func (c *Coordinator) unextended(ctx context.Context, id string, e *extending) answer {
+	ctx, cancel := context.WithTimeout(ctx, wire.CommandLimit)
+	defer cancel()
+	longer, found, err := c.queries.ReadLonger(ctx, id, e.expiresIn)
+	if err != nil || !found {
+		return notYet(err)
+	}
+	err = invalid("the hold %s lasts until %s already, and %s from now is earlier",
+		words.Quote(id), longer.ExpiresAt.UTC().Format(time.RFC3339Nano), e.expiresIn)
+	return answerWith(recordOf(longer), e.early(id, err))
+}
+
+// notHeldAnyMore returns why a hold that was rolled back can't be extended.
+func notHeldAnyMore(rec Record) error {
+	err := failureError(rec)
+	if errors.Is(err, ErrExpired) {
+		return err
+	}
+	why := "its document does not say why"
+	if rec.Failure != nil {
+		why = words.Clip(rec.Failure.Code)
+	}
+	return aboutTransfer(rec.ID, fmt.Errorf("%w: it was rolled back: %s", ErrNotHeld, why))
 }

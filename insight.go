@@ -94,8 +94,8 @@ type Stats struct {
 	Oldest time.Time
 }
 
-// Explain says where a transfer stands at each account and document, who works on it,
-// what is left to be done, and what to do about it.
+// Explain says where a transfer stands at each account and document, which execution
+// works on it, what is left to be done, and what to do about it.
 // It changes nothing, and reads each document by its ID.
 //
 // A document that can't be read, because its collection is not registered here, its
@@ -206,7 +206,7 @@ func (p *ParticipantState) addNote(what string, reason *document.Failure) {
 // maxNoteBytes bounds the text of an error in a note.
 const maxNoteBytes = 200
 
-// String tells it, in some lines for people.
+// String returns the explanation as some lines of text for people.
 // It has the amounts, and no metadata.
 func (e Explanation) String() string {
 	var text strings.Builder
@@ -256,7 +256,7 @@ func (e Explanation) state() string {
 	return string(rec.State) + more
 }
 
-// String tells the participant in one line.
+// String returns the participant as one line of text.
 func (p ParticipantState) String() string {
 	name := words.Quote(p.Account)
 	if p.Ledger != "" {

@@ -15,13 +15,13 @@ import (
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
-// Observer is told what a Coordinator does: for metrics, traces and tests.
-// Each of its functions may be nil, and one that is nil costs nothing.
+// Observer has functions that a Coordinator calls: for metrics, traces and tests.
+// Each function may be nil, and then costs nothing.
 // The package transferotel has an Observer for OpenTelemetry.
 //
-// The functions are called by the goroutines that do the work, by many at once, and each
-// is waited for.
-// CommandDone and TakenOver hold up other callers as well: hand over what takes long.
+// The goroutines that do the work call them, many at once, and wait for each.
+// CommandDone and TakenOver delay other callers as well: let another goroutine do what
+// takes long.
 // A function that panics changes nothing for the transfer.
 // The first panic of each function is logged as a warning.
 type Observer struct {
@@ -35,17 +35,17 @@ type Observer struct {
 	TransferDone func(TransferInfo)
 	// CommandDone is called for each command by which transfers are claimed, prepared,
 	// paid and recorded, and which the transfers of many callers share.
-	// Other commands are not among them, such as those of look-ups, Submit and lists: the
+	// It is not called for other commands, such as those of reads, Submit and lists: the
 	// driver's event.CommandMonitor sees all.
 	CommandDone func(CommandInfo)
 	// TakenOver is called when this process has taken over a transfer that had stalled,
 	// or whose process had died.
-	// A takeover is not counted where the server's answer to it was lost.
+	// It is not called if the server's answer to the takeover was lost.
 	TakenOver func(TakeoverInfo)
 	// Swept is called after each Recover, and after each sweep of Run for what has
 	// stalled.
-	// It is called, too, after a look of Run for expired holds, or for what dead
-	// processes have left, if that has brought any to its end.
+	// It is also called after Run has searched for expired holds, or for transfers of
+	// dead processes, if that search has brought any to its end.
 	// The duration is how long the sweep took.
 	Swept func(RecoveryReport, time.Duration)
 	// EventDone is called after each attempt to deliver an event.
@@ -86,8 +86,8 @@ type TransferInfo struct {
 	Begun time.Time
 	// Took is how long the call took.
 	Took time.Duration
-	// Stages are what the call has gone through, in this order, and without what goes on
-	// in the background after the answer.
+	// Stages are those that the call has gone through, in this order, without what goes
+	// on in the background after the answer.
 	Stages []Stage
 }
 
@@ -104,7 +104,7 @@ type Stage struct {
 	//   - clear, finish: remove marks, and record the end.
 	//   - look: finds out what became of a write whose answer is in doubt.
 	Name string
-	// Begun is when the call came to it, by the process's clock.
+	// Begun is when the call reached it, by the process's clock.
 	Begun time.Time
 	// Took is how long it stayed there, pauses included.
 	Took time.Duration
@@ -123,7 +123,7 @@ type CommandInfo struct {
 	Queued int
 	// Took is how long the command took.
 	Took time.Duration
-	// Err is the reason where the command has answered nothing.
+	// Err says why, if the command has no answer.
 	Err error
 }
 
@@ -134,13 +134,13 @@ type TakeoverInfo struct {
 	Context context.Context
 	// ID is the transfer's.
 	ID string
-	// Verb is what the call was for: recover, or that of a caller who has waited.
+	// Verb is what the call was for: recover, or the verb of a caller that has waited.
 	Verb string
 	// State is where the transfer stood.
 	State State
 	// Owner is the execution that had it before.
 	Owner string
-	// Idle is how long that one had shown no sign of life.
+	// Idle is how long that execution had written nothing.
 	Idle time.Duration
 	// Takeovers counts those of the transfer, with this one.
 	Takeovers int
@@ -165,8 +165,8 @@ type EventInfo struct {
 	Err error
 }
 
-// WithObserver sets who is told what the Coordinator does.
-// Defaults to nobody.
+// WithObserver sets the functions that the Coordinator calls.
+// Defaults to none.
 func WithObserver(o Observer) Option { return func(s *settings) { s.observer = o } }
 
 // guarded returns an observer whose panics do no harm.
@@ -226,8 +226,8 @@ func (g *guard) recover() {
 	})
 }
 
-// tellSwept returns what tells the observer of a sweep, nil if it doesn't ask.
-func (c *Coordinator) tellSwept() func(recovery.Report, time.Duration) {
+// observeSweeps returns what reports a sweep to the observer, nil if it doesn't ask.
+func (c *Coordinator) observeSweeps() func(recovery.Report, time.Duration) {
 	swept := c.settings.observer.Swept
 	if swept == nil {
 		return nil
@@ -250,10 +250,10 @@ func (c *Coordinator) countForObserver() func(context.Context) error {
 	}
 }
 
-// watchesCalls reports whether somebody is told of calls about a transfer.
+// watchesCalls reports whether the observer asks for calls about a transfer.
 func (o *Observer) watchesCalls() bool { return o.TransferStarted != nil || o.TransferDone != nil }
 
-// watchesTransfers reports whether somebody is told of single transfers, and needs the
+// watchesTransfers reports whether the observer asks for single transfers, and needs the
 // context that goes along with each.
 func (o *Observer) watchesTransfers() bool { return o.watchesCalls() || o.TakenOver != nil }
 
@@ -277,7 +277,7 @@ func (o *Observer) ofEngine() engine.Observer {
 // transfer that a worker or a sweep has worked on.
 const handled = "a transfer was handled"
 
-// logLine is that line, which is written at the end, and what the observer is told.
+// logLine is that line, which is written at the end, and the report to the observer.
 // Where nobody asks it costs nothing.
 type logLine struct {
 	ctx         context.Context // that the call goes on with
@@ -324,7 +324,7 @@ func (c *Coordinator) enter(ctx context.Context, id, stage string) {
 
 // end writes the line: where the transfer stands, if the record is its own, and the
 // error.
-// Then it tells the observer.
+// Then it reports the call to the observer.
 func (l logLine) end(ctx context.Context, rec *Record, err error) {
 	if l.coordinator == nil {
 		return
@@ -334,7 +334,7 @@ func (l logLine) end(ctx context.Context, rec *Record, err error) {
 		level = slog.LevelInfo
 	}
 	l.write(ctx, level, rec, err)
-	l.tell(TransferInfo{ID: rec.ID, State: rec.State, Err: err})
+	l.report(TransferInfo{ID: rec.ID, State: rec.State, Err: err})
 }
 
 // write writes the line at a level.
@@ -377,7 +377,7 @@ func (l logLine) swept(ctx context.Context, result engine.Result, err error) {
 		outcome = Failed
 	}
 	l.write(ctx, slog.LevelDebug, &rec, err)
-	l.tell(TransferInfo{ID: rec.ID, State: rec.State, Err: err, Outcome: outcome})
+	l.report(TransferInfo{ID: rec.ID, State: rec.State, Err: err, Outcome: outcome})
 }
 
 // ran ends the line of what a worker has done with a submitted transfer.
@@ -385,7 +385,7 @@ func (l logLine) swept(ctx context.Context, result engine.Result, err error) {
 func (l logLine) ran(ctx context.Context, rec *Record, err error) {
 	if l.coordinator != nil {
 		l.write(ctx, slog.LevelDebug, rec, err)
-		l.tell(TransferInfo{ID: rec.ID, State: rec.State, Err: err})
+		l.report(TransferInfo{ID: rec.ID, State: rec.State, Err: err})
 	}
 }
 
@@ -394,13 +394,13 @@ func (l logLine) ran(ctx context.Context, rec *Record, err error) {
 // It is not written.
 func (l logLine) overtaken() {
 	if l.coordinator != nil {
-		l.tell(TransferInfo{Outcome: Unchanged})
+		l.report(TransferInfo{Outcome: Unchanged})
 	}
 }
 
-// tell tells the observer of a call that has ended.
+// report reports a call that has ended to the observer.
 // An outcome of 0 stands for that of the error.
-func (l logLine) tell(info TransferInfo) {
+func (l logLine) report(info TransferInfo) {
 	done := l.coordinator.settings.observer.TransferDone
 	if done == nil {
 		return

@@ -154,21 +154,21 @@ func WithMarkerLimit(n int) Option { return func(s *settings) { s.markerLimit = 
 
 // WithFenceCache bounds the memory, in bytes, in which a Coordinator remembers what it
 // has read of accounts: 1 MiB or more.
-// A transfer between accounts that it knows costs six commands, the last two of which
-// nobody waits for.
+// A transfer between accounts that it knows costs six commands, and its caller waits for
+// the first four.
 // Any other transfer begins with a read, and costs seven.
 // With 0 nothing is remembered: each transfer begins with a read.
 // Defaults to 64 MiB.
 //
 // An account takes 56 bytes, whatever its ID, so 64 MiB have room for about a million.
 // The memory grows as it is needed.
-// Where it is full, accounts that were not used for long make room.
+// When it is full, accounts that were not used for long are forgotten.
 //
-// No money depends on what is remembered: where it does not hold any more, the transfer's
-// write to the account is refused, and the transfer reads and tries again.
+// No money depends on what is remembered: if it is out of date, the transfer's write to
+// the account is refused, and the transfer reads and tries again.
 // Two kinds of accounts are read again after a minute.
-// Accounts with many transfers in flight (a 64th of [WithMarkerLimit]) may have more from
-// other processes.
+// Accounts with many transfers in flight (a 64th of [WithMarkerLimit]) may have got more
+// from other processes.
 // Accounts without a fence have not been created by [Coordinator.OpenAccount], which
 // writes one.
 // A transfer with effects always reads.
@@ -220,7 +220,7 @@ type ReturnAt uint8
 const (
 	// AtSettled answers once the money is there, durably, for every reader: balances, the
 	// state (Committed or Success) and statements show it.
-	// What is left to be done concerns nobody: some marks are removed a little later.
+	// All that is left is to remove some marks a little later.
 	AtSettled ReturnAt = iota
 	// AtCommit answers once the outcome is certain.
 	// Nothing can take it back.

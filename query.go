@@ -26,7 +26,7 @@ type Query struct {
 	// Defaults to all accounts.
 	Ledger, Account string
 	// After and Before bound the creation, both exclusive.
-	// The zero time is no bound.
+	// Defaults to the zero time: no bound.
 	After, Before time.Time
 	// Metadata are top-level keys and the values that they must have.
 	// Numbers are compared by value.
@@ -38,9 +38,11 @@ type Query struct {
 	// reads every transfer until the limit is reached.
 	// Where that is too much, add an index to the collection of transfers:
 	// {"metadata.order": 1, createdAt: -1, _id: -1}.
+	// Defaults to nil: any metadata.
 	Metadata map[string]any
 	// Unfinished selects what is not in StateSuccess or StateFail yet: transfers under
 	// way, holds, and what waits for a worker.
+	// Defaults to false: final ones, too.
 	Unfinished bool
 	// IdleFor selects what is unfinished and was not modified for so long, by the
 	// server's clock.
@@ -52,21 +54,25 @@ type Query struct {
 	IdleFor time.Duration
 	// Stuck selects only what could not be finished when that was last tried.
 	// Record.Stuck says why.
+	// Defaults to false: all others, too.
 	Stuck bool
 	// Holds selects the holds that are held now: their money is reserved, and they are
 	// neither posted nor voided.
 	// One that has expired is held until Run or Recover voids it.
+	// Defaults to false: all others, too.
 	Holds bool
 	// ExpiresBefore selects the holds that are held now and expire before this time.
 	// With time.Now() these are the ones that are overdue.
-	// The zero time is no bound.
+	// Defaults to the zero time: no bound.
 	ExpiresBefore time.Time
 	// Reverses selects the reversals of the transfer with this ID, whatever became of
 	// them.
+	// Defaults to "": any transfers.
 	Reverses string
 	// Undelivered selects transfers with an event that was not delivered: see
 	// [WithEvents].
 	// Record.Undelivered says which, how often it was tried, and whether it was given up.
+	// Defaults to false: all others, too.
 	Undelivered bool
 	// Beyond is the ID of the last transfer of another page: this one goes on behind it.
 	// It need not be selected by the other fields any more, but has to be there.
@@ -90,7 +96,7 @@ type Query struct {
 //     server that can't be reached for 30 s: nothing was read.
 //     It says nothing about what is stored. Call again, once the cause is gone.
 //   - any other, for which [OutcomeOf] returns InDoubt: the document can't be read.
-//     An operator looks at it: see [Coordinator.Audit].
+//     An operator has to examine it: see [Coordinator.Audit].
 func (c *Coordinator) Get(ctx context.Context, id string) (Record, error) {
 	if err := document.CheckID(id); err != nil {
 		return Record{}, invalid("transfer: %w", err)
@@ -141,11 +147,12 @@ func (c *Coordinator) storedBy(
 // There are indexes for an Account, for Reverses, for Undelivered, and for what is
 // unfinished or has failed: Unfinished, IdleFor, Stuck, Holds, ExpiresBefore, and States
 // without StateSuccess where all of them are final, or none is.
-// Of the others, each transfer is looked at in the order of the list.
+// For all other queries the server examines one transfer after the other, in the order
+// of the list.
 //
 //   - an error for which [OutcomeOf] returns InDoubt: the document that it names can't be
 //     read, and the rest follows.
-//     An operator looks at it: see [Coordinator.Audit].
+//     An operator has to examine it: see [Coordinator.Audit].
 //   - ErrTransferNotFound: the transfer that Beyond names is not there, or not any more
 //     (see [WithRetention]).
 //     Go on with Before, the time of the last that was seen.

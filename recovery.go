@@ -166,7 +166,7 @@ func (c *Coordinator) recovery() recovery.Settings {
 		TakeOver:   c.takeOver(),
 		Expire:     expire(),
 		Submitted:  c.wake,
-		Swept:      c.tellSwept(),
+		Swept:      c.observeSweeps(),
 		Count:      c.countForObserver(),
 		ErrClosed:  ErrClosed,
 		Ready:      c.readyForAny,

@@ -30,7 +30,7 @@ type MarkerDecision uint8
 
 const (
 	// KeepBalance leaves the balance as it is.
-	// For a debit that means: the money has gone where it was to go.
+	// For a debit that means: the money has reached the payees.
 	// For a credit: it has arrived already, or never will.
 	KeepBalance MarkerDecision = iota + 1
 	// PayIn adds the marker's amount to the balance.
@@ -51,6 +51,7 @@ type MarkerRepair struct {
 	// Decision says what becomes of the balance.
 	Decision MarkerDecision
 	// Reason is stored for later readers, 4 KB at most.
+	// Defaults to "".
 	Reason string
 }
 

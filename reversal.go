@@ -23,6 +23,7 @@ type Reversal struct {
 	// Of is the ID of the transfer that is reversed: the original.
 	Of string
 	// All takes back what is left, once the reversals that are under way have ended.
+	// Defaults to false: Amount or Legs say how much.
 	All bool
 	// Amount is what is taken back of a transfer between two accounts, and is positive.
 	Amount Amount
@@ -32,6 +33,7 @@ type Reversal struct {
 	Legs []Leg
 	// Metadata is stored with the reversal and is not part of the payload, as that of a
 	// [Request].
+	// Defaults to nil: none.
 	Metadata map[string]any
 }
 
@@ -49,7 +51,8 @@ type Reversal struct {
 //   - nil: the reversal is in StateSuccess or StateCommitted (see [WithReturnAt]), by
 //     this call or before.
 //   - ErrAlreadyReversed: nothing is left to be taken back.
-//     The record is the original's, and names in ReversedBy who took the last of it.
+//     The record is the original's, and names in ReversedBy the reversal that took the
+//     last of it.
 //   - ErrReversalExceeds: less is left than was asked for.
 //     The record is the original's, and has in Reversed what was taken back.
 //   - Both leave the ID unused, unless the error is a [RefusedError] as well.

@@ -101,7 +101,7 @@ type Record struct {
 	// Waiting says whose money a worker has found lacking, in the form of a refusal.
 	// Nothing is refused: it is set in StateInitiated, until the transfer is run.
 	Waiting *Failure
-	// NextTry is when a worker looks at the accounts again, at the latest.
+	// NextTry is when a worker reads the accounts again, at the latest.
 	// It is zero where Waiting is nil.
 	NextTry time.Time
 	// Postponed counts how often a worker has found money lacking, and put the transfer

@@ -20,7 +20,7 @@ type StatementQuery struct {
 	// A day from begin on, and before end, has begin.Add(-1) as After and end as Before.
 	// BalanceAt of begin.Add(-1) and of end.Add(-1) are its opening and its closing
 	// balance.
-	// The zero time is no bound.
+	// Defaults to the zero time: no bound.
 	After, Before time.Time
 	// Limit selects only the first of these entries, in the order of the statement.
 	// Defaults to 0: no limit.

@@ -30,6 +30,7 @@ type Request struct {
 	// They take the place of From, To and Amount.
 	// Several on one account are added up, and an account whose legs cancel out takes no
 	// part.
+	// Defaults to nil: From, To and Amount say what moves.
 	Legs []Leg
 	// AtMost moves what From can spend, up to Amount.
 	// That is read before anything is stored, and is then what the transfer moves.
@@ -42,6 +43,7 @@ type Request struct {
 	// Effects are documents that change in step with the money: none of them before it
 	// moves, all of them once it does.
 	// A request that has some may move no money at all.
+	// Defaults to nil: none.
 	Effects []Effect
 	// Currency must be the currency of every account in the transfer, but for those whose
 	// leg names another one.
@@ -65,6 +67,7 @@ type Request struct {
 	// It is read back as the driver decodes it: a whole number as int32 or int64, a time
 	// as bson.DateTime, a map in it as bson.D, a list as bson.A.
 	// [Query].Metadata finds transfers by it.
+	// Defaults to nil: none.
 	Metadata map[string]any
 }
 
@@ -123,8 +126,8 @@ type Leg struct {
 // Legs in several currencies are an exchange: one transfer, which happens in all of them
 // or in none.
 // Each currency sums to zero by itself, so the money of an exchange goes through accounts
-// of whoever trades, one in each currency.
-// The rate is what the amounts come to; the library neither knows nor rounds one.
+// of the dealer, one in each currency.
+// The rate follows from the amounts; the library knows no rates, and rounds nothing.
 // An exchange is held, posted and reversed as any transfer.
 //
 // A refused transfer can't be undone while an account that it has debited can't be
@@ -191,24 +194,25 @@ func (c *Coordinator) TransferMany(ctx context.Context, requests []Request) ([]R
 //   - all others: as [Coordinator.Transfer].
 //
 // With [Request].AwaitFundsUntil it waits for money.
-// Before a worker claims it, the worker looks at its accounts.
-// While one of them has too little, the transfer stays in StateInitiated, and is looked
-// at again after about a second, then after two, and so on up to a minute.
-// Record.Waiting says whose money is lacking, and Record.NextTry when the next look is.
-// From AwaitFundsUntil on, a worker runs it for good, whatever is there by then.
+// Before a worker claims it, the worker reads its accounts.
+// While one of them has too little, the transfer stays in StateInitiated, and the worker
+// reads them again after about a second, then after two, and so on up to a minute.
+// Record.Waiting says which account lacks money, and Record.NextTry when the worker reads
+// them again.
+// From AwaitFundsUntil on, a worker runs it, whatever money is there by then.
 //
 //   - Only funds are waited for.
 //     Where an account is missing, closed, frozen, or of another currency or kind of
 //     amounts, it is run at once, and refused.
-//   - Nothing is reserved while it waits, and no order is kept among those that wait: a
-//     small one may be run before a large one.
-//   - A look is a guess.
-//     If others take the money between the look and the debit, the transfer is refused
+//   - No money is reserved while it waits, and there is no queue: a small transfer may be
+//     run before a large one.
+//   - The money that the worker has seen may be gone a moment later.
+//     If others take it between the read and the debit, the transfer is refused
 //     with ErrInsufficientFunds, for good.
 //     One process never counts the same money for two that have waited.
-//   - Money that comes in, from wherever, is noticed within about a second by the process
-//     that has put the transfer off, while it calls Run, and by all others at the next
-//     look.
+//   - The process that has put the transfer off notices within about a second that money
+//     comes in, from wherever, while it calls Run.
+//     All others notice it at the next read.
 //     A Transfer with the same ID doesn't wait for that.
 func (c *Coordinator) Submit(ctx context.Context, req Request) (rec Record, err error) {
 	line := c.lineOf(ctx, "submit", req.ID)
@@ -275,7 +279,7 @@ func schedule(t *document.Transfer, req Request) (err error) {
 	return nil
 }
 
-// forNow refuses what only Submit heeds.
+// forNow refuses fields that only Submit accepts.
 func (req Request) forNow() error {
 	switch {
 	case !req.NotBefore.IsZero():
@@ -324,10 +328,10 @@ func (c *Coordinator) wakeWorker() {
 //
 // All callers share a few commands and hold no connection, no matter how many wait for
 // how many transfers.
-// There are look-ups of up to 1,000 transfers at once, with pauses in proportion to what
-// they cost the server, and, while little happens, one change stream.
-// So Wait learns in milliseconds what another process has finished where little happens,
-// within some 100 ms where few callers wait, and later where thousands wait for a busy
+// They read up to 1,000 transfers at once, with pauses in proportion to what that costs
+// the server, and follow one change stream while little happens.
+// So Wait learns what another process has finished within milliseconds while little
+// happens, within some 100 ms if few callers wait, and later if thousands wait for a busy
 // server.
 func (c *Coordinator) Wait(ctx context.Context, id string) (Record, error) {
 	if err := document.CheckID(id); err != nil {

@@ -20,7 +20,7 @@ type chart struct {
 	Name string
 	// Title says what it shows, and in what unit.
 	Title string
-	// Summary tells it to those who don't see it.
+	// Summary says it in words, for screen readers.
 	Summary string
 	// Top is what the upper edge stands for.
 	Top string
@@ -132,7 +132,7 @@ func (p plot) scale(c *chart, lines []values) (top float64) {
 	return top
 }
 
-// summary tells a chart in a sentence.
+// summary describes a chart in a sentence.
 func (p plot) summary(c chart, lines ...values) string {
 	if c.Empty {
 		return c.Title + ": nothing in the last 30 minutes."

@@ -118,7 +118,7 @@ func shortDuration(d time.Duration) string {
 	return fmt.Sprintf("%.0f days", d.Hours()/24)
 }
 
-// relative tells a time as seen from now: "3 min ago", "in 20 s".
+// relative writes a time as seen from now: "3 min ago", "in 20 s".
 func relative(now, t time.Time) string {
 	switch d := now.Sub(t); {
 	case t.IsZero():

@@ -14,7 +14,7 @@ const (
 )
 
 // histogram counts durations by size.
-// What it tells of them is up to a fifth too much.
+// The values that it reports are up to a fifth too high.
 type histogram struct {
 	counts [buckets]uint32
 	n      uint64

@@ -170,7 +170,7 @@ func callOf(now time.Time, info transfer.TransferInfo) callRow {
 	return row
 }
 
-// Summary tells the stages to those who don't see them.
+// Summary says the stages in words, for screen readers.
 func (c callRow) Summary() string {
 	parts := make([]string, len(c.Parts))
 	for i, p := range c.Parts {

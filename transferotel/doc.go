@@ -1,4 +1,4 @@
-// Package transferotel tells OpenTelemetry what a [transfer.Coordinator] does.
+// Package transferotel reports to OpenTelemetry what a [transfer.Coordinator] does.
 //
 //	observer, err := transferotel.New(otel.GetTracerProvider(), otel.GetMeterProvider())
 //	if err != nil { … }

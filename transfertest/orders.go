@@ -41,7 +41,8 @@ func (o orders) unmet() []string {
 }
 
 // InDoubt lets the next call that changes the transfer with this ID answer ErrInDoubt.
-// It is carried out all the same: the call after it tells the truth, and so does Get.
+// It is carried out all the same: the call after it answers with the outcome, and so does
+// Get.
 // That is what a caller meets whose context ends while the server's answer is on its way.
 //
 // A call that changes nothing, since its request is malformed, its ID unknown, or it

@@ -64,7 +64,7 @@ func (p *program) auditCommand() *cobra.Command {
 				return err
 			}
 			view := viewOfAudit(report)
-			if err := p.answer(view, view.tell); err != nil || len(view.Findings) == 0 {
+			if err := p.answer(view, view.write); err != nil || len(view.Findings) == 0 {
 				return err
 			}
 			return ErrFindings
@@ -104,7 +104,7 @@ func viewOfAudit(r transfer.AuditReport) auditView {
 	return v
 }
 
-func (v auditView) tell(w *page) {
+func (v auditView) write(w *page) {
 	w.line("%s, %s, %d unfinished, at %s",
 		count(v.Accounts, "account"), count(v.Transfers, "transfer"), v.Unfinished, timeText(v.At))
 	rows := make([][]string, 0, len(v.Ledgers))

@@ -9,8 +9,8 @@ import (
 	"github.com/mongotransfer/transfer"
 )
 
-// fitView is what check and setup answer.
-type fitView struct {
+// checkView is what check and setup answer.
+type checkView struct {
 	Database string `json:"database"`
 	OK       bool   `json:"ok"`
 	Problem  string `json:"problem,omitempty"`
@@ -20,7 +20,7 @@ func (p *program) checkCommand() *cobra.Command {
 	return p.command("check", "say whether the server and the collections are fit, and everything is there",
 		"Check asks what setup checks, and writes nothing. What is wrong or missing is a finding: exit code 4.",
 		cobra.NoArgs, p.with(needDatabase, func(ctx context.Context, s *session, _ []string) error {
-			view := fitView{Database: s.database.Name()}
+			view := checkView{Database: s.database.Name()}
 			err := s.Check(ctx)
 			if err != nil && !errors.Is(err, transfer.ErrUnsupportedDeployment) {
 				return err
@@ -28,14 +28,14 @@ func (p *program) checkCommand() *cobra.Command {
 			if view.OK = err == nil; !view.OK {
 				view.Problem = err.Error()
 			}
-			if printed := p.answer(view, view.tell); printed != nil || view.OK {
+			if printed := p.answer(view, view.write); printed != nil || view.OK {
 				return printed
 			}
 			return ErrFindings
 		}))
 }
 
-func (v fitView) tell(w *page) {
+func (v checkView) write(w *page) {
 	if v.OK {
 		w.line("%s is fit, and everything is there", v.Database)
 		return
@@ -51,7 +51,7 @@ func (p *program) setupCommand() *cobra.Command {
 			if err := s.Setup(ctx); err != nil {
 				return err
 			}
-			view := fitView{Database: s.database.Name(), OK: true}
-			return p.answer(view, view.tell)
+			view := checkView{Database: s.database.Name(), OK: true}
+			return p.answer(view, view.write)
 		}))
 }

@@ -280,7 +280,7 @@ func (v *conversion) tellDone(w *page) {
 		}
 	}
 	w.line("converted: %s", count(len(v.view.Transactions), "transaction"))
-	v.view.Audit.tell(w)
+	v.view.Audit.write(w)
 	v.tellProblems(w)
 	if n := len(v.view.Problems); n > 0 {
 		w.line("%s meanwhile: somebody else works on the transactions", count(n, "problem"))

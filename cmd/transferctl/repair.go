@@ -17,7 +17,7 @@ type repairView struct {
 	Transfer string `json:"transfer,omitempty"`
 }
 
-func (v repairView) tell(w *page) {
+func (v repairView) write(w *page) {
 	w.line("repaired: %s", strings.Join(strings.Fields(v.Repaired+" "+v.Account+" "+v.Transfer), " "))
 }
 
@@ -58,7 +58,7 @@ func (p *program) repairMarkerCommand() *cobra.Command {
 				return err
 			}
 			view := repairView{Repaired: "marker", Ledger: r.Ledger, Account: r.Account, Transfer: r.TransferID}
-			return p.answer(view, view.tell)
+			return p.answer(view, view.write)
 		}))
 	flags := c.Flags()
 	flags.StringVar(&r.Ledger, "ledger", "", "the account's ledger")
@@ -83,7 +83,7 @@ func (p *program) repairPendingCommand() *cobra.Command {
 				return err
 			}
 			view := repairView{Repaired: "pending", Ledger: ledger, Account: account}
-			return p.answer(view, view.tell)
+			return p.answer(view, view.write)
 		}))
 	c.Flags().StringVar(&ledger, "ledger", "", "the account's ledger")
 	c.Flags().StringVar(&account, "account", "", "the account")
@@ -102,7 +102,7 @@ func (p *program) repairOpenCommand() *cobra.Command {
 				return err
 			}
 			view := repairView{Repaired: "open", Transfer: args[0]}
-			return p.answer(view, view.tell)
+			return p.answer(view, view.write)
 		}))
 }
 

@@ -60,7 +60,7 @@ func (p *program) rolesCommand() *cobra.Command {
 					return err
 				}
 				for _, role := range roles {
-					if err := p.answer(role, role.tell); err != nil {
+					if err := p.answer(role, role.write); err != nil {
 						return err
 					}
 				}
@@ -172,7 +172,7 @@ func (c *roleCommand) add(added privilege) {
 	c.Privileges = append(c.Privileges, added)
 }
 
-func (v roleView) tell(w *page) {
+func (v roleView) write(w *page) {
 	if v.Server != "" {
 		w.line("// on the server of %s", v.Server)
 	}

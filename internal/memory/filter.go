@@ -175,17 +175,7 @@ func ordered(v any, o bson.E) bool {
 	if _, kind := exact(v); rankOf(v) == rankNumber && kind == notANumber {
 		return false
 	}
-	order := compare(v, o.Value)
-	switch o.Key {
-	case "$gt":
-		return order > 0
-	case "$gte":
-		return order >= 0
-	case "$lt":
-		return order < 0
-	default:
-		return order <= 0
-	}
+	return holds(o.Key, compare(v, o.Value))
 }
 
 // meetsType reports whether a value or an element of it has one of the named types.

@@ -118,7 +118,7 @@ func (s *shift) failed(job string, cause error) {
 // The caller holds the lock.
 func (s *shift) check(now time.Time) error {
 	if idle := now.Sub(s.ranAt); idle > bellLimit {
-		return s.because(asking, fmt.Errorf("the worker has not found out what there is to do for %s", idle.Round(time.Second)))
+		return s.withCause(asking, fmt.Errorf("the worker has not found out what there is to do for %s", idle.Round(time.Second)))
 	}
 	for job, since := range s.asked {
 		limit := jobLimit
@@ -126,14 +126,14 @@ func (s *shift) check(now time.Time) error {
 			limit = sweepLimit
 		}
 		if took := now.Sub(since); took > limit {
-			return s.because(job, fmt.Errorf("the worker's search for %s has not succeeded for %s", job, took.Round(time.Second)))
+			return s.withCause(job, fmt.Errorf("the worker's search for %s has not succeeded for %s", job, took.Round(time.Second)))
 		}
 	}
 	return nil
 }
 
-// because adds the latest failure of a job to an error.
-func (s *shift) because(job string, err error) error {
+// withCause adds the latest failure of a job to an error.
+func (s *shift) withCause(job string, err error) error {
 	if cause := s.failures[job]; cause != nil {
 		return fmt.Errorf("%w: %w", err, cause)
 	}

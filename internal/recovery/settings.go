@@ -129,7 +129,7 @@ func Sweep(ctx context.Context, settings Settings, untilFinished bool) Swept {
 	}
 	err := sweep(ctx)
 	report := s.end()
-	s.tell(report)
+	s.report(report)
 	return Swept{Report: report, Err: err, Ended: s.ended, Refused: s.refused}
 }
 

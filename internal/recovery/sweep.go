@@ -277,9 +277,10 @@ func (s *sweep) waitForStep(patience time.Duration) {
 	}
 }
 
-// tell tells the observer, if there is one.
-// Nothing is told of a look that comes every second and has brought nothing to its end.
-func (s *sweep) tell(report Report) {
+// report reports a sweep to the observer, if there is one.
+// A search that comes every second is reported only if it has brought something to its
+// end.
+func (s *sweep) report(report Report) {
 	if s.Swept != nil && (report.Found > report.Stuck || !s.quiet) {
 		s.Swept(report, s.Now().Sub(s.begun))
 	}

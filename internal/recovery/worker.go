@@ -241,7 +241,7 @@ func (w *worker) loseIfDisconnected(err error) error {
 // When many of them hang the sweeps pass over the others like them: see route.
 func (w *worker) leave(s *sweep) {
 	s.waitForStep(stepLimit)
-	w.all.Go(func() { s.tell(s.end()) })
+	w.all.Go(func() { s.report(s.end()) })
 }
 
 // take begins with the submitted transfers whose time has come and that have room.

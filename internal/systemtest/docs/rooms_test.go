@@ -63,3 +63,18 @@ func importsOf(t *testing.T, room string) map[string]bool {
 	}
 	return imports
 }
+
+// A newcomer finds what the library begins with in the root, between few other files.
+func TestFrontDoor(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{
+		"go.mod", "go.sum", "README.md", "transfer.go", "state.go", "recovery.go", "rollback.go", "options.go",
+		"errors.go", "internal", "examples", "transfer_test.go", "Makefile",
+	} {
+		_, err := os.Stat(filepath.Join("../../..", name))
+		require.NoError(t, err)
+	}
+	files, err := filepath.Glob("../../../*.go")
+	require.NoError(t, err)
+	assert.LessOrEqual(t, len(files), 45)
+}
