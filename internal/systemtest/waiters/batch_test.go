@@ -187,7 +187,7 @@ func TestRecoveryIsBatched(t *testing.T) {
 	report, err := c.Recover(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, transfer.RecoveryReport{Found: stalled, Succeeded: stalled}, report)
-	require.Less(t, commands.Load(), int64(stalled/5))
+	require.Less(t, commands.Load(), int64(stalled/2), "each alone takes four; a slow server gets smaller ones")
 	require.GreaterOrEqual(t, log.Count("a recovery sweep is under way"), 3)
 	require.Equal(t, 1, log.Count("a recovery sweep has ended"))
 	b.CheckBooks(bank.Balances(100_000, 0))
