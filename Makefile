@@ -52,7 +52,8 @@ LONG := $(LONG)|Dead|Repair|GivenUp|Fuzz|Example|HarmfulCollectionsAreRefused/cl
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-13s %s\n", $$1, $$2 }' Makefile
 
-test: browser ## all tests, on a real MongoDB server, under the race detector where goroutines meet
+test: ## all tests, on a real MongoDB server, under the race detector where goroutines meet
+	@$(MAKE) -s browser # as a prerequisite it would let all other targets go first
 	$(SERVER) sh -ec ' \
 		(for module in $(TESTED); do (cd $$module && go test -timeout 30m ./...); done) & nested=$$!; \
 		go test $(RACE) -p 2 -timeout 30m $$(go list ./... | grep -vE "$(ALONE)") & raced=$$!; \
