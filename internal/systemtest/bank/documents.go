@@ -2,6 +2,7 @@ package bank
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -54,13 +55,17 @@ func (b *Bank) Raw(collection string) []bson.M {
 	return documents
 }
 
-// Contents returns all documents of the bank's database, by collection.
+// Contents returns all documents of the bank's database, by collection, but for the notes
+// that processes live: they are written at any time.
 func (b *Bank) Contents() map[string][]string {
 	b.T.Helper()
 	names, err := b.DB.ListCollectionNames(b.T.Context(), bson.D{})
 	require.NoError(b.T, err)
 	all := map[string][]string{}
 	for _, name := range names {
+		if strings.HasSuffix(name, ".processes") {
+			continue
+		}
 		cursor, err := b.DB.Collection(name).Find(b.T.Context(), bson.D{}, options.Find().SetSort(bson.D{{Key: "_id", Value: 1}}))
 		require.NoError(b.T, err)
 		var documents []bson.Raw
