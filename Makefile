@@ -1,6 +1,7 @@
 # Every target does its own set-up: a MongoDB server is found or fetched by internal/mongotest.
 
 LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+TESTSUM := gotest.tools/gotestsum@v1.13.0
 VULN := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 NESTED := cmd/transferctl examples/demo examples/events internal/bench internal/mongotest/container \
 	transferhttp/browsertest transferotel
@@ -46,6 +47,12 @@ EQUAL := $(EQUAL)|/systemtest/(docs|faults|linearizable|poison|rights|servers|te
 LONG := EveryMessage|Failovers|TwoServers|Away|Silence|LostAnswer|UnderLoad|UnderAllVerbs|HoldsUp|Ledger
 LONG := $(LONG)|Dead|Repair|GivenUp|Fuzz|Example|HarmfulCollectionsAreRefused/clustered
 
+# How tests are run: flags, packages. AGAIN=1 runs each test that has failed once more, by
+# itself, if they are few, and reports both.
+AGAIN ?=
+play = $(if $(AGAIN),go run $(TESTSUM) --format standard-quiet --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-abort-on-data-race \
+	--packages="$(2)" -- -timeout 30m $(1),go test -timeout 30m $(1) $(2))
+
 .PHONY: help test browser versions race demo stories bench claims baseline bench-quick simulate search teeth \
 	chaos soak-service soak share overload fuzz driver lint vulncheck
 
@@ -55,12 +62,12 @@ help: ## this list
 test: ## all tests, on a real MongoDB server, under the race detector where goroutines meet
 	@$(MAKE) -s browser # as a prerequisite it would let all other targets go first
 	$(SERVER) sh -ec ' \
-		(for module in $(TESTED); do (cd $$module && go test -timeout 30m ./...); done) & nested=$$!; \
-		go test $(RACE) -p 2 -timeout 30m $$(go list ./... | grep -vE "$(ALONE)") & raced=$$!; \
-		go test -p 3 -timeout 30m $$(go list ./... | grep -E "$(FIRST)") \
-			$$(go list ./... | grep -E "$(ALONE)" | grep -vE "$(FIRST)|$(RATES)|$(BESIDE)") || failed=1; \
+		(for module in $(TESTED); do (cd $$module && $(call play,,./...)); done) & nested=$$!; \
+		$(call play,$(RACE) -p 2,$$(go list ./... | grep -vE "$(ALONE)")) & raced=$$!; \
+		$(call play,-p 3,$$(go list ./... | grep -E "$(FIRST)") \
+			$$(go list ./... | grep -E "$(ALONE)" | grep -vE "$(FIRST)|$(RATES)|$(BESIDE)")) || failed=1; \
 		wait $$raced || failed=1; wait $$nested || failed=1; test -z "$$failed"; \
-		go test -p 3 -timeout 30m .$(RATES)/... $$(go list ./... | grep -E "$(BESIDE)")'
+		$(call play,-p 3,.$(RATES)/... $$(go list ./... | grep -E "$(BESIDE)"))'
 
 # Where it can't install a browser, the tests that need one fail, and say what to do.
 browser: ## installs Chromium for the tests of the window, if there is no browser and apt-get may be used
@@ -75,8 +82,7 @@ versions: ## a share of the tests on other versions of MongoDB: VERSIONS="7.0 8.
 	@set -e; for version in $(VERSIONS); do \
 		MONGODB_VERSION=$$version $(SERVER) sh -ec ' \
 			go test -count=1 -timeout 30m -run VersionAskedFor ./internal/mongotest; \
-			go test -count=1 -short -vet=off -p 4 -timeout 30m -skip "$(LONG)" \
-				$$(go list ./... | grep -vE "$(EQUAL)|$(WITHOUT)")'; \
+			$(call play,-count=1 -short -vet=off -p 4 -skip "$(LONG)",$$(go list ./... | grep -vE "$(EQUAL)|$(WITHOUT)"))'; \
 	done
 
 race: ## the tests in which goroutines meet, under the race detector; needs a C compiler
@@ -106,7 +112,7 @@ baseline: ## checks that nothing is slower than at another commit, BEFORE=HEAD~1
 	cd internal/bench && go run . -baseline $(CACHE)/before/bench -only "$(GOALS)" -rounds $(ROUNDS)
 
 bench-quick: ## a little of each measurement: shows that it works, not how fast anything is
-	cd internal/bench && go test -timeout 60m ./...
+	cd internal/bench && $(call play,,./...)
 
 simulate: ## random runs in a world of faults: SEEDS=0-1000000 plays many, SEEDS=17 prints one as a story
 	go run ./internal/simulate/cmd -seeds $(SEEDS)
