@@ -47,9 +47,14 @@ func newLiving(t *testing.T) *living {
 }
 
 // latest returns the process's note, and whether there is one.
+// A busy server is asked again.
 func (l *living) latest() (Note, bool) {
 	l.t.Helper()
+	begun := time.Now()
 	found, err := l.notes.Read(l.t.Context(), []string{l.Process(), "another"})
+	for err != nil && time.Since(begun) < eventually {
+		found, err = l.notes.Read(l.t.Context(), []string{l.Process(), "another"})
+	}
 	require.NoError(l.t, err)
 	if len(found) == 0 {
 		return Note{}, false

@@ -92,7 +92,7 @@ func pageCases() map[string]pageCase {
 		"unfinished":        {queries.Query{Unfinished: true}, isUnfinished, 3},
 		"unfinished states": {in(protocol.Initiated, protocol.Preparing, protocol.Committed, protocol.Rollback), isUnfinished, 3},
 		"waiting":           {in(protocol.Initiated), kind(0), 12},
-		"idle":              {queries.Query{IdleFor: time.Minute}, kind(2), 12},
+		"idle":              {queries.Query{IdleFor: 30 * time.Minute}, kind(2), 12},
 		"held":              {queries.Query{Holds: true}, kind(1), 2},
 		"expiring":          {queries.Query{ExpiresBefore: middle.Add(time.Hour)}, heldBefore(middle), 6},
 		"few expiring":      {queries.Query{ExpiresBefore: early.Add(time.Hour)}, heldBefore(early), 1},
@@ -172,7 +172,7 @@ func TestListsExamineNoOthers(t *testing.T) {
 		shows, among int
 	}{
 		"unfinished":          {queries.Query{Unfinished: true}, unfinished, unfinished},
-		"idle":                {queries.Query{IdleFor: time.Minute}, each, unfinished},
+		"idle":                {queries.Query{IdleFor: 30 * time.Minute}, each, unfinished},
 		"stuck":               {queries.Query{Stuck: true}, 1, unfinished},
 		"held":                {queries.Query{Holds: true}, each, 2 * each},
 		"expiring":            {queries.Query{ExpiresBefore: plantedAt(plantedTransfers)}, 0, each},
