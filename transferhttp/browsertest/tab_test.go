@@ -65,7 +65,10 @@ func (b *tab) hear(event any) {
 	case *runtime.EventConsoleAPICalled:
 		b.troubles = append(b.troubles, "console: "+string(e.Type))
 	case *complaint:
-		b.troubles = append(b.troubles, fmt.Sprintf("log: %+v", *e))
+		if strings.Contains(e.Entry.Text, "status of 503") {
+			return // a busy server was too late with a page, which says so
+		}
+		b.troubles = append(b.troubles, fmt.Sprintf("log: %+v", *e.Entry))
 	case *network.EventRequestWillBeSent:
 		if !strings.HasPrefix(e.Request.URL, b.root) {
 			b.foreign = append(b.foreign, e.Request.URL)
