@@ -18,6 +18,7 @@ ONLY ?= 1,2,3,4,5,6,7,8,9
 FOR ?= 5m
 SEED ?= 1
 BACKLOG ?= 20000
+STORED ?= 1000000
 FUZZTIME ?= 600x
 DRIVER ?= latest
 GOALS ?=
@@ -47,7 +48,7 @@ LONG := EveryMessage|Failovers|TwoServers|Away|Silence|LostAnswer|UnderLoad|Unde
 LONG := $(LONG)|Dead|Repair|GivenUp|Fuzz|Example|HarmfulCollectionsAreRefused/clustered
 
 .PHONY: help test browser versions race demo stories bench claims baseline bench-quick simulate search teeth \
-	chaos soak-service soak share overload fuzz driver lint vulncheck
+	chaos soak-service soak share insight overload fuzz driver lint vulncheck
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-13s %s\n", $$1, $$2 }' Makefile
@@ -130,6 +131,9 @@ soak: ## the same with two processes, one of which is spared and judged by its m
 share: ## one, two and four processes share BACKLOG submitted transfers: how many a second; and how soon a death is noticed
 	TRANSFER_TEST_BACKLOG=$(BACKLOG) TRANSFER_TEST_QUIET=1 $(SERVER) go test -count=1 -timeout 60m -parallel 1 \
 		-run '^Test(ProcessesShare|DeadProcessIsNoticed)$$' -v ./internal/systemtest/processes
+
+insight: ## what the server examines for Stats, Explain and lists where so many transfers are STORED
+	TRANSFER_TEST_STORED=$(STORED) $(SERVER) go test -count=1 -timeout 60m -run '^TestWhatTheServerExamines$$' -v ./internal/systemtest/insight
 
 overload: ## more than there is room for: ONLY=1,8 plays two of the scenarios; some minutes
 	go run ./internal/overload/cmd -only $(ONLY)
