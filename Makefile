@@ -19,6 +19,7 @@ ONLY ?= 1,2,3,4,5,6,7,8,9
 FOR ?= 5m
 SEED ?= 1
 BACKLOG ?= 20000
+STORED ?= 1000000
 FUZZTIME ?= 600x
 DRIVER ?= latest
 GOALS ?=
@@ -54,7 +55,7 @@ play = $(if $(AGAIN),go run $(TESTSUM) --format standard-quiet --rerun-fails=1 -
 	--packages="$(2)" -- -timeout 30m $(1),go test -timeout 30m $(1) $(2))
 
 .PHONY: help test browser versions race demo stories bench claims baseline bench-quick simulate search teeth \
-	chaos soak-service soak share overload fuzz driver lint vulncheck
+	chaos soak-service soak share insight overload fuzz driver lint vulncheck
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-13s %s\n", $$1, $$2 }' Makefile
@@ -137,6 +138,9 @@ soak: ## the same with two processes; one is never killed, and its memory and go
 share: ## one, two and four processes share BACKLOG submitted transfers: how many a second; and how soon a death is noticed
 	TRANSFER_TEST_BACKLOG=$(BACKLOG) TRANSFER_TEST_QUIET=1 $(SERVER) go test -count=1 -timeout 60m -parallel 1 \
 		-run '^Test(ProcessesShare|DeadProcessIsNoticed)$$' -v ./internal/systemtest/processes
+
+insight: ## what the server examines for Stats, Explain and lists beside STORED=1000000 final transfers
+	TRANSFER_TEST_STORED=$(STORED) $(SERVER) go test -count=1 -timeout 60m -run '^TestWhatTheServerExamines$$' -v ./internal/systemtest/insight
 
 overload: ## more than there is room for: ONLY=1,8 plays two of the scenarios; some minutes
 	go run ./internal/overload/cmd -only $(ONLY)

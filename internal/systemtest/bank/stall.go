@@ -163,14 +163,17 @@ func (b *Bank) Plant(id string, n int, changes bson.M, but ...string) (ids []str
 	for _, field := range but {
 		delete(document, field)
 	}
-	var copies []any
 	for i := range n {
-		copied := maps.Clone(document)
-		copied["_id"] = fmt.Sprint(id, "-", i)
-		ids, copies = append(ids, fmt.Sprint(id, "-", i)), append(copies, copied)
+		ids = append(ids, fmt.Sprint(id, "-", i))
 	}
-	for some := range slices.Chunk(copies, 10_000) {
-		b.Insert("transfers", some...)
+	for some := range slices.Chunk(ids, 10_000) { // a million copies at once would not fit
+		copies := make([]any, len(some))
+		for i, id := range some {
+			copied := maps.Clone(document)
+			copied["_id"] = id
+			copies[i] = copied
+		}
+		b.Insert("transfers", copies...)
 	}
 	return ids
 }

@@ -1,11 +1,15 @@
 package insight
 
 import (
+	"context"
+	"os"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongotransfer/transfer"
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
@@ -117,46 +121,85 @@ func TestStatsOfGarbage(t *testing.T) {
 	b.CheckBooks(bank.Balances(1000, 0))
 }
 
-// stored is how many final transfers are stored while Stats counts.
-const stored = 20_000
+const (
+	// envStored is how many final transfers are stored while the server counts, [fewer]
+	// if it is not set.
+	envStored = "TRANSFER_TEST_STORED"
+	fewer     = 20_000
+)
 
-// However many final transfers are stored, Stats examines those that are unfinished, and
-// Explain the documents of its transfer.
+// stored returns how many final transfers are to be stored.
+func stored(t *testing.T) int {
+	t.Helper()
+	given := os.Getenv(envStored)
+	if given == "" {
+		return fewer
+	}
+	n, err := strconv.Atoi(given)
+	require.NoError(t, err)
+	return n
+}
+
+// However many final transfers are stored, Stats examines those that are unfinished and
+// those with an event that was not delivered, Explain the documents of its transfer, and
+// the lists of what needs attention what they list.
 func TestWhatTheServerExamines(t *testing.T) {
 	t.Parallel()
-	b := newSeen(t, 1000, 0)
+	withEvents := transfer.WithEvents(transfer.EventHandler{})
+	b := seen{bank.NewWith(t, []transfer.Option{withEvents}, 1000, 0).WithIndexes()}
 	b.MustMove("success", 1)
 	_, err := b.Transfer(t.Context(), bank.Move("fail", "b", "a", 500))
 	require.ErrorIs(t, err, transfer.ErrInsufficientFunds)
-	b.Plant("success", stored*9/10, nil)
-	b.Plant("fail", stored/10, nil)
+	n := stored(t)
+	b.Plant("success", n*9/10, nil, "outbox")
+	b.Plant("fail", n/10, nil, "outbox")
 	_, err = b.Submit(t.Context(), bank.Later("scheduled", 1))
 	require.NoError(t, err)
 	b.MustSubmit("due")
 	b.MustHold("held", 2, time.Hour)
-	b.StallAt("preparing", bank.Prepares, bank.Lost, 10)
+	b.Dying(bank.Prepares, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
+		_, err := c.Transfer(ctx, bank.Move("preparing", "a", "b", 10))
+		return err
+	}, func(*mongo.Database) []transfer.Option { return []transfer.Option{withEvents} })
 	want := b.mustStats()
+	require.EqualValues(t, 3, want.Undelivered, "success, fail and held")
 
 	begun := time.Now()
 	examined := b.examinedBy(func() { b.requireStats(want, "the same as before") })
-	t.Logf("%d transfers are stored: Stats took %s, and the server examined %+v", stored, time.Since(begun), examined)
-	require.Len(t, examined, 1, "one command")
-	require.LessOrEqual(t, examined[0].Documents, int64(4))
-	require.LessOrEqual(t, examined[0].Keys, int64(8))
-	require.Contains(t, examined[0].Plan, "IXSCAN")
+	t.Logf("%d transfers are stored: Stats took %s, and the server examined %+v", n, time.Since(begun), examined)
+	require.Len(t, examined, 2, "one command for what is unfinished, and one for events")
+	requireFew(t, examined, 4, 8)
 
 	examined = b.examinedBy(func() {
 		_, err := b.Explain(t.Context(), "preparing")
 		require.NoError(t, err)
 	})
-	for _, e := range examined {
-		require.LessOrEqual(t, max(e.Documents, e.Keys), int64(3), "%+v", e)
+	requireFew(t, examined, 3, 3)
+	for _, q := range []transfer.Query{{Unfinished: true}, {Undelivered: true}, {Stuck: true}, {IdleFor: time.Minute}} {
+		examined = b.examinedBy(func() {
+			for _, err := range b.List(t.Context(), q) {
+				require.NoError(t, err)
+			}
+		})
+		require.NotEmpty(t, examined)
+		requireFew(t, examined, 4, 8)
 	}
 	_, err = b.Void(t.Context(), "held")
 	require.NoError(t, err)
 	b.CancelWaiting()
-	b.RecoverAll()
-	require.Zero(t, b.mustStats())
+	b.RecoverAll(withEvents)
+	require.Equal(t, transfer.Stats{Undelivered: 6}, b.mustStats())
+}
+
+// requireFew requires that each of the reads has examined no more than so many documents
+// and keys, by an index.
+func requireFew(t *testing.T, reads []examined, documents, keys int64) {
+	t.Helper()
+	for _, e := range reads {
+		require.LessOrEqual(t, e.Documents, documents, "%+v", e)
+		require.LessOrEqual(t, e.Keys, keys, "%+v", e)
+		require.NotContains(t, e.Plan, "COLLSCAN", "%+v", e)
+	}
 }
 
 // seen is a bank with what these tests look at.
