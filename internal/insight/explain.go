@@ -232,13 +232,20 @@ func (f *Facts) adviceWhenInitiated() string {
 	return "Nothing: a worker is about to begin with it."
 }
 
+// adviceWhenHold says what to do about a hold that is undecided.
+// One whose document is gone is not to be posted: Post looks at no document, and the
+// money is then in transit until it is back.
 func (f *Facts) adviceWhenHold() string {
+	missing := f.named(Missing, nil)
 	switch t := f.Transfer; {
 	case !f.Now.Before(t.ExpiresAt):
 		return "Its time has run out, and Run gives the money back within a second or so. See that some process calls Run."
 	case !t.Held:
 		return "Not everything is held yet. Ask for the hold again with the same ID, or void it. At " + words.Time(t.ExpiresAt) +
 			" it is voided by itself."
+	case len(missing) > 0:
+		return cutOff("Void it, or restore what is missing before it is posted: ", missing) +
+			". Post commits it all the same, and can't finish it until then. At " + words.Time(t.ExpiresAt) + " it goes back by itself."
 	}
 	return "Nothing. Post takes the money, and Void gives it back. At " + words.Time(f.Transfer.ExpiresAt) + " it goes back by itself."
 }

@@ -337,6 +337,27 @@ func TestExplainWithoutAll(t *testing.T) {
 	require.Equal(t, `not known "b" 1 (its markers are no document: see RepairPending)`, participants[1])
 }
 
+// A hold is not to be posted while the document of an account is gone, since it would be
+// stuck.
+func TestExplainHoldOfWhatIsGone(t *testing.T) {
+	t.Parallel()
+	b := newSeen(t, 1000, 0)
+	b.MustHold("t", 10, time.Hour)
+	var account bson.M
+	require.NoError(t, b.DB.Collection("accounts").FindOne(t.Context(), bson.M{"_id": "b"}).Decode(&account))
+	b.Remove("accounts", "b")
+	e, participants := b.explain(b.Coordinator, "t")
+	require.Equal(t, []string{
+		`reserved "a" -10`, `missing "b" 10 (the transfer can't be finished there until it is back)`,
+	}, participants)
+	require.Contains(t, e.Advice, `restore what is missing before it is posted: account "b".`)
+	require.NotContains(t, e.Advice, "Nothing")
+	b.Insert("accounts", account)
+	e, _ = b.explain(b.Coordinator, "t")
+	require.Contains(t, e.Advice, "Nothing. Post takes the money")
+	b.end()
+}
+
 // What is left is not known, in any state, where that depends on a document that can't be
 // read.
 func TestExplainWhatIsLeftUnread(t *testing.T) {
