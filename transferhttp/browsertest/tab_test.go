@@ -2,7 +2,10 @@ package browsertest
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -65,10 +68,11 @@ func (b *tab) hear(event any) {
 	case *runtime.EventConsoleAPICalled:
 		b.troubles = append(b.troubles, "console: "+string(e.Type))
 	case *complaint:
-		if strings.Contains(e.Entry.Text, "status of 503") {
+		said, err := json.Marshal(e)
+		if err == nil && strings.Contains(string(said), "status of 503") {
 			return // a busy server was too late with a page, which says so
 		}
-		b.troubles = append(b.troubles, fmt.Sprintf("log: %+v", *e.Entry))
+		b.troubles = append(b.troubles, fmt.Sprint("log: ", string(said), err))
 	case *network.EventRequestWillBeSent:
 		if !strings.HasPrefix(e.Request.URL, b.root) {
 			b.foreign = append(b.foreign, e.Request.URL)
@@ -175,4 +179,28 @@ func (b *tab) links() []string {
 		links = append(links, strings.TrimPrefix(link, b.root))
 	}
 	return links
+}
+
+// What the browser complains about is kept, but for a page that a busy server is late
+// with.
+func TestComplaints(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/late" {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		} else {
+			w.WriteHeader(http.StatusNotFound)
+		}
+		_, _ = w.Write([]byte("<h1>no page</h1>"))
+	}))
+	t.Cleanup(server.Close)
+	b := newTab(t, server.URL+"/")
+	b.goTo("late")
+	b.requireQuiet()
+	b.goTo("gone")
+	require.Eventually(t, func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return len(b.troubles) > 0 && strings.Contains(b.troubles[0], "status of 404")
+	}, eventually, 10*time.Millisecond)
 }
