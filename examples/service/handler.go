@@ -70,6 +70,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, failure(kindStarting, errors.New("the service is starting")))
 		return
 	}
+	if router, route := h.mux.Handler(r); route == "" {
+		h.unrouted(w, r, router)
+		return
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), requestLimit)
 	defer cancel()
 	r.Body = http.MaxBytesReader(w, r.Body, bodyLimit)

@@ -63,6 +63,15 @@ func (k kind) says(text string) string {
 	return text
 }
 
+// unstored returns the kind for an error after which no transfer is stored as failed.
+// No key stays with such an answer, so there is no new one to be chosen.
+func (k kind) unstored() kind {
+	if k.next == newKey {
+		k.next = lookAtIt
+	}
+	return k
+}
+
 // refused returns the kind for a transfer that is stored as failed.
 //
 // The status is 422 for all of them: the request was understood, and can't be carried
@@ -87,6 +96,8 @@ var (
 	kindTooLarge       = kind{"tooLarge", nil, http.StatusRequestEntityTooLarge, "The body is too large", changeRequest, false}
 	kindStarting       = kind{"starting", nil, http.StatusServiceUnavailable, "The service is starting", repeatRequest, false}
 	kindUnavailable    = kind{"unavailable", nil, http.StatusServiceUnavailable, "The service can't answer at the moment", repeatRequest, true}
+	kindNoSuchPath     = kind{"noSuchPath", nil, http.StatusNotFound, "There is nothing at this path", changeRequest, false}
+	kindWrongMethod    = kind{"wrongMethod", nil, http.StatusMethodNotAllowed, "The path has other methods", changeRequest, false}
 	kindInvalidRequest = kind{
 		"invalidRequest", transfer.ErrInvalidRequest, http.StatusBadRequest, "The request is malformed", changeRequest, false,
 	}
@@ -118,6 +129,7 @@ func kinds() []kind {
 			"The service is not set up", repeatRequest, true},
 		{"auditTooLong", transfer.ErrAuditTooLong, http.StatusServiceUnavailable, "The audit takes too long", repeatRequest, true},
 		kindMissingKey, kindMalformedKey, kindUnknownClient, kindTooLarge, kindStarting, kindUnavailable,
+		kindNoSuchPath, kindWrongMethod,
 
 		// Too late, or to the wrong thing.
 		// Those about reversals are also refusals, where the reversal was stored before.

@@ -15,8 +15,8 @@ const retryAfter = "1"
 // It leads to a page that says what the problem is.
 const problemsPath = "/problems/"
 
-// problemJSON is the body of every answer that is not a success: problem details, as
-// RFC 9457 has them.
+// problemJSON is the body of every answer to a client that is not a success: problem
+// details, as RFC 9457 has them.
 type problemJSON struct {
 	// Type identifies the problem, and leads to a page about it.
 	Type string `json:"type"`
@@ -74,7 +74,7 @@ func kindOf(err error) kind {
 		if outcome == transfer.Failed {
 			return k.refused()
 		}
-		return k
+		return k.unstored()
 	}
 	return kindUnavailable
 }
@@ -161,5 +161,27 @@ func (h *handler) problem(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	http.NotFound(w, r)
+	h.fail(w, r, failure(kindNoSuchPath, errors.New("there is no such problem")))
 }
+
+// unrouted answers a request that has no route.
+// The router knows which methods the path has, and names them in the header.
+func (h *handler) unrouted(w http.ResponseWriter, r *http.Request, router http.Handler) {
+	told := headerOnly{ResponseWriter: w}
+	router.ServeHTTP(&told, r)
+	w.Header().Del("Location") // of a path that is written otherwise, and isn't there either
+	if told.status == http.StatusMethodNotAllowed {
+		h.fail(w, r, failure(kindWrongMethod, fmt.Errorf("not %s: see the header Allow", r.Method)))
+		return
+	}
+	h.fail(w, r, failure(kindNoSuchPath, errors.New("no request has this path")))
+}
+
+// headerOnly keeps what a handler writes from the client, except for the header's fields.
+type headerOnly struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *headerOnly) WriteHeader(status int)         { w.status = status }
+func (w *headerOnly) Write(body []byte) (int, error) { return len(body), nil }

@@ -231,3 +231,41 @@ func TestProblemPages(t *testing.T) {
 	}
 	s.get(problemsPath + "none").is(http.StatusNotFound)
 }
+
+// A request that has no route is answered by a problem, too, and with the methods that
+// the path has.
+func TestNoRoute(t *testing.T) {
+	t.Parallel()
+	for request, want := range map[[2]string]struct {
+		kind  kind
+		allow string
+	}{
+		{http.MethodGet, "/nowhere"}:             {kindNoSuchPath, ""},
+		{http.MethodGet, "/no//where"}:           {kindNoSuchPath, ""},
+		{http.MethodGet, problemsPath + "none"}:  {kindNoSuchPath, ""},
+		{http.MethodDelete, "/accounts/alice"}:   {kindWrongMethod, "GET, HEAD"},
+		{http.MethodGet, "/transfers/a/refunds"}: {kindWrongMethod, "POST"},
+	} {
+		h := newHandler(nil, "", slog.New(slog.DiscardHandler))
+		h.phase.Store(serving)
+		recorder := httptest.NewRecorder()
+		h.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), request[0], request[1], nil))
+		told := reply{t, recorder}.is(want.kind.status)
+		assert.Equal(t, want.kind.code, told.errorCode(), request)
+		assert.Equal(t, want.allow, told.Header().Get("Allow"), request)
+		assert.Empty(t, told.Header().Get("Location"), request)
+	}
+}
+
+// An error after which nothing is stored sends nobody for a new key: none was used up.
+func TestUnstoredErrorsUseUpNoKey(t *testing.T) {
+	t.Parallel()
+	for _, k := range kinds() {
+		if k.err == nil || transfer.OutcomeOf(k.err) == transfer.Failed {
+			continue
+		}
+		assert.NotEqual(t, newKey, kindOf(k.err).next, k.code)
+	}
+	assert.Equal(t, lookAtIt, kindOf(transfer.ErrAccountNotFound).next, "of an account that was asked for")
+	assert.Equal(t, newKey, kindOf(&transfer.RefusedError{Err: transfer.ErrAccountNotFound}).next, "of a transfer")
+}
