@@ -167,10 +167,10 @@ func (h *handler) problem(w http.ResponseWriter, r *http.Request) {
 // unrouted answers a request that has no route.
 // The router knows which methods the path has, and names them in the header.
 func (h *handler) unrouted(w http.ResponseWriter, r *http.Request, router http.Handler) {
-	told := headerOnly{ResponseWriter: w}
-	router.ServeHTTP(&told, r)
+	routed := headerOnly{ResponseWriter: w}
+	router.ServeHTTP(&routed, r)
 	w.Header().Del("Location") // of a path that is written otherwise, and isn't there either
-	if told.status == http.StatusMethodNotAllowed {
+	if routed.status == http.StatusMethodNotAllowed {
 		h.fail(w, r, failure(kindWrongMethod, fmt.Errorf("not %s: see the header Allow", r.Method)))
 		return
 	}

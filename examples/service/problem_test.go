@@ -250,10 +250,10 @@ func TestNoRoute(t *testing.T) {
 		h.phase.Store(serving)
 		recorder := httptest.NewRecorder()
 		h.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), request[0], request[1], nil))
-		told := reply{t, recorder}.is(want.kind.status)
-		assert.Equal(t, want.kind.code, told.errorCode(), request)
-		assert.Equal(t, want.allow, told.Header().Get("Allow"), request)
-		assert.Empty(t, told.Header().Get("Location"), request)
+		answer := reply{t, recorder}.is(want.kind.status)
+		assert.Equal(t, want.kind.code, answer.errorCode(), request)
+		assert.Equal(t, want.allow, answer.Header().Get("Allow"), request)
+		assert.Empty(t, answer.Header().Get("Location"), request)
 	}
 }
 

@@ -38,7 +38,7 @@ type tab struct {
 }
 
 // complaint is an entry of the browser's own log.
-type complaint = browserlog.EventEntryAdded //nolint:forbidigo // the browser's log is read here, and nothing is written to one
+type complaint = browserlog.EventEntryAdded //nolint:forbidigo // this package log is the browser's, not Go's
 
 // newTab opens a tab for a window.
 func newTab(t *testing.T, root string) *tab {
@@ -53,7 +53,7 @@ func newTab(t *testing.T, root string) *tab {
 	return b
 }
 
-// hear records what the browser tells of the tab.
+// hear records what the browser reports of the tab.
 func (b *tab) hear(event any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
