@@ -22,6 +22,7 @@ type deployment struct {
 	pids     []int         // of its mongods, if they are ours
 	patterns patterns
 	baseline string // the program that plays the baseline
+	touched  int    // of a bank's accounts, before anything is measured; 0: all, but maxTouched
 	stop     func() error
 }
 

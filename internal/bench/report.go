@@ -62,7 +62,7 @@ func (r *report) measure(ctx context.Context, s *settings, out io.Writer) (err e
 		total += rounds * len(g.Cells)
 	}
 	under := run{
-		timing: timing, rounds: rounds, deployments: map[int]*deployment{}, baseline: s.baseline,
+		timing: timing, rounds: rounds, deployments: map[int]*deployment{}, baseline: s.baseline, touched: s.touched(),
 		progress: newProgress(os.Stderr, total, s.verbose),
 	}
 	defer func() { err = errors.Join(err, under.close(ctx)) }()

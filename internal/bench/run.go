@@ -13,6 +13,7 @@ type run struct {
 	rounds      int
 	deployments map[int]*deployment // by number of nodes
 	baseline    string              // the program that plays the baseline
+	touched     int                 // see deployment
 	counter     int                 // counts rounds
 	progress    progress
 }
@@ -91,7 +92,7 @@ func (r *run) deployment(ctx context.Context, nodes int) (*deployment, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.baseline = r.baseline
+	d.baseline, d.touched = r.baseline, r.touched
 	r.deployments[nodes] = d
 	return d, nil
 }

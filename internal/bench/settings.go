@@ -90,6 +90,17 @@ func (s *settings) groups(claims []claim) ([]group, error) {
 // So what was put off before the window makes up for what is put off beyond it.
 const leastWarmup = 300 * time.Millisecond
 
+// quickTouched is how many accounts a quick run moves money between before a round.
+const quickTouched = 64
+
+// touched returns how many accounts are touched before a round, 0 for as many as there are.
+func (s *settings) touched() int {
+	if s.quick {
+		return quickTouched
+	}
+	return 0
+}
+
 // durations returns how long rounds last and how many there are.
 // The flags say so, or else the mode does.
 func (s *settings) durations() (timing, int) {

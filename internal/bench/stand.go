@@ -24,7 +24,7 @@ type stand struct {
 // This process plays it, or several others do.
 func openStand(ctx context.Context, d *deployment, database string, c cell) (_ *stand, err error) {
 	j := job{
-		Database: database, Contender: c.Contender, Accounts: c.Size.Accounts,
+		Database: database, Contender: c.Contender, Accounts: c.Size.Accounts, Touched: d.touched,
 		URI: d.uri, Account: d.patterns.account.document, Transfer: d.patterns.transfer.document,
 	}
 	s, err := join(ctx, d, j, true)
@@ -98,7 +98,8 @@ const (
 	touching   = 64
 )
 
-// warmUp moves money between all accounts once, unless there are too many.
+// warmUp moves money between all accounts once, unless there are too many, or figures mean
+// nothing.
 // So the service that is measured has already run for a while.
 // Nothing is left to be done then that would count as a part of another round.
 func (s *stand) warmUp(ctx context.Context, process int) error {
@@ -108,7 +109,7 @@ func (s *stand) warmUp(ctx context.Context, process int) error {
 	if err != nil {
 		return err
 	}
-	for i := 0; i+1 < min(len(s.bank.names), maxTouched); i += 2 {
+	for i := 0; i+1 < min(len(s.bank.names), cmp.Or(s.deployment.touched, maxTouched)); i += 2 {
 		orders := make([]order, 1)
 		pairs.fill(orders)
 		orders[0].from, orders[0].to = i, i+1

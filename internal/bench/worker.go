@@ -26,6 +26,7 @@ type job struct {
 	URI, Database     string
 	Contender         string
 	Accounts          int
+	Touched           int    // see deployment
 	Account, Transfer []byte // the patterns
 }
 
@@ -42,7 +43,7 @@ func work(ctx context.Context, in io.Reader, out io.Writer) (err error) {
 	if err := input.Decode(&j); err != nil {
 		return fmt.Errorf("a worker got no job: %w", err)
 	}
-	d := &deployment{uri: j.URI, patterns: patterns{newPattern(bson.Raw(j.Account)), newPattern(bson.Raw(j.Transfer))}}
+	d := &deployment{uri: j.URI, touched: j.Touched, patterns: patterns{newPattern(bson.Raw(j.Account)), newPattern(bson.Raw(j.Transfer))}}
 	s, err := join(ctx, d, j, false)
 	if err != nil {
 		return err
