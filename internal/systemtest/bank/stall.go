@@ -27,6 +27,7 @@ func (b *Bank) Dying(
 	w := &Wire{Is: at.Selector(), What: what, Die: true, OnDeath: cancel}
 	b.Wires = append(b.Wires, w)
 	db := b.Through(w.Client())
+	defer End(db.Client())
 	var all, healthy []transfer.Option
 	for _, more := range opts {
 		all, healthy = append(all, more(db)...), append(healthy, more(b.DB)...)

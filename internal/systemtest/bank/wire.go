@@ -72,9 +72,11 @@ type Wire struct {
 // CutOff is the error of everything that a wire doesn't let through.
 func CutOff() error { return errors.New("the wire is cut") }
 
-// Client returns the options of a client over this wire.
+// Client returns the options of a client over this wire. It asks the server now and then
+// what it is: to be told of changes, it would open one connection more, and a test has
+// hundreds of clients.
 func (w *Wire) Client() *options.ClientOptions {
-	return options.Client().SetDialer(w).SetMaxPoolSize(4)
+	return options.Client().SetDialer(w).SetMaxPoolSize(4).SetServerMonitoringMode(options.ServerMonitoringModePoll)
 }
 
 // DialContext implements options.ContextDialer.
@@ -100,6 +102,13 @@ func (w *Wire) Deliver(t *testing.T) {
 	for _, arrive := range late {
 		require.NoError(t, arrive())
 	}
+}
+
+// Waits reports whether a message is held back, or on its way to be delivered.
+func (w *Wire) Waits() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.late) > 0
 }
 
 // Cut lets nothing get through from now on.

@@ -58,7 +58,7 @@ func arriveApart(b *bank.Bank, at transfer.ReturnAt, late bank.Step, policy tran
 	require.Empty(t, b.MustAudit().Findings)
 	require.Equal(t, transfer.RecoveryReport{Found: 1, Succeeded: 1}, b.RecoverAll(transfer.WithStallPolicy(policy)))
 	require.Equal(t, bank.Balances(40, 60), b.Balances())
-	arriveLate(b, w, "")
+	arriveLate(b, []*bank.Wire{w}, "")
 	require.Equal(t, bank.Balances(40+deposit, 60+deposit), b.Balances())
 	require.Empty(t, b.MustAudit().Findings)
 }

@@ -145,6 +145,7 @@ func (s scenario) strike(b *bank.Bank, recoverer *transfer.Coordinator, f strike
 		Die: f.die, OnDeath: cancel, OnStrike: func() { f.struck.add(current) },
 	}
 	db := b.Through(w.Client())
+	defer bank.End(db.Client()) // a test has hundreds of them
 	opts := append(s.options(db), transfer.WithReturnAt(s.at), transfer.WithStallPolicy(f.policy), transfer.WithLogger(slog.New(current)))
 	c := b.NewCoordinator(db, opts...)
 	if s.warm != nil {
@@ -170,11 +171,9 @@ func (s scenario) strike(b *bank.Bank, recoverer *transfer.Coordinator, f strike
 		s.audit(b, 0)
 		return commands, false
 	}
-	arriveLate(b, w, story)
-	b.ExpireAll()
-	b.RecoverBy(recoverer) // a late claim may have begun something
+	more := afterlife(b, slices.Concat(b.Wires, []*bank.Wire{w}), recoverer, story)
 	b.CancelWaiting()
-	s.audit(b, deposit)
+	s.audit(b, more)
 	if s.prepare == nil || rec.ID != "" {
 		requireTruth(b, rec, told, story)
 	}
@@ -194,13 +193,26 @@ func (s scenario) audit(b *bank.Bank, more int64) {
 	}
 }
 
+// afterlife lets arrive what was held back, if anything was, and recovers what that has
+// begun. It returns what was paid into each account before.
+func afterlife(b *bank.Bank, wires []*bank.Wire, recoverer *transfer.Coordinator, story string) int64 {
+	b.T.Helper()
+	if !slices.ContainsFunc(wires, (*bank.Wire).Waits) {
+		return 0
+	}
+	arriveLate(b, wires, story)
+	b.ExpireAll()
+	b.RecoverBy(recoverer) // a late claim may have begun something
+	return deposit
+}
+
 // arriveLate requires that what arrives when everything is over moves no money, though
 // money has come in.
-func arriveLate(b *bank.Bank, w *bank.Wire, story string) {
+func arriveLate(b *bank.Bank, wires []*bank.Wire, story string) {
 	b.T.Helper()
 	payIn(b)
 	before := b.Balances()
-	for _, dead := range append(b.Wires, w) {
+	for _, dead := range wires {
 		dead.Deliver(b.T)
 	}
 	require.Equal(b.T, before, b.Balances(), "a late message moved money: %s", story)

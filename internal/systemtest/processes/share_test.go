@@ -22,7 +22,7 @@ import (
 const (
 	// envBacklog is how many transfers the processes share, [fewer] if it is not set.
 	envBacklog = "TRANSFER_TEST_BACKLOG"
-	fewer      = 4000
+	fewer      = 1200
 	// pairs is how many pairs of accounts they move money between.
 	pairs = 400
 )

@@ -36,6 +36,9 @@ type abroad struct {
 	net  *bank.Silence
 	near *transfer.Coordinator // it reaches all of them
 	n    int
+	// unbegun selects what was planted, as long as nobody has begun it: whoever does raises
+	// its epoch.
+	unbegun []bson.M
 }
 
 func newAbroad(t *testing.T, n int) *abroad {
@@ -85,7 +88,23 @@ func (a *abroad) queue(each int) {
 		id := fmt.Sprint("queued", i)
 		_, err := a.near.Submit(a.T.Context(), a.to(i, id))
 		require.NoError(a.T, err)
-		a.Plant(id, each-1, nil)
+		a.plant(0, id, each-1, nil)
+	}
+}
+
+// plant plants copies of a transfer, which have an epoch.
+func (a *abroad) plant(epoch int64, id string, n int, changes bson.M) {
+	a.T.Helper()
+	a.unbegun = append(a.unbegun, bson.M{"_id": bson.M{"$in": a.Plant(id, n, changes)}, "epoch": epoch})
+}
+
+// spare removes what was planted and nobody has begun.
+// That it would be finished is for [TestTheDeadComeBack] to show.
+func (a *abroad) spare() {
+	a.T.Helper()
+	for _, planted := range a.unbegun {
+		_, err := a.DB.Collection("transfers").DeleteMany(a.T.Context(), planted)
+		require.NoError(a.T, err)
 	}
 }
 
@@ -103,7 +122,7 @@ func (a *abroad) stall(each int, holds bool) {
 			_, err = a.near.Hold(a.T.Context(), a.to(i, id), time.Hour)
 		}
 		require.NoError(a.T, err)
-		a.Plant(id, each, changes)
+		a.plant(1, id, each, changes)
 	}
 }
 
@@ -183,6 +202,7 @@ func TestSubmittedForTheDead(t *testing.T) {
 				t.Log("usually ", usual, ", then ", took)
 				require.Less(t, took, soon+4*usual)
 			}
+			a.spare()
 			a.net.Set(false)
 			a.done()
 			end()
@@ -206,6 +226,7 @@ func TestStartUpAmongTheDead(t *testing.T) {
 			took := a.submitted(a.near, "meanwhile")
 			t.Log("usually ", usual, ", then ", took)
 			require.Less(t, took, soon+4*usual)
+			a.spare()
 			a.net.Set(false)
 			a.done()
 			end()
@@ -272,6 +293,7 @@ func TestStalledAmongTheDead(t *testing.T) {
 			bank.Kill(c)
 			cancel()
 			bank.Within(t, done)
+			a.spare()
 			end := bank.InBackground(t, a.NewCoordinator(a.DB, append(a.nearby(), transfer.WithStallThreshold(time.Second))...))
 			a.done()
 			end()
