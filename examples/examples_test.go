@@ -49,6 +49,9 @@ func copied(t *testing.T, name string) (program string) {
 func TestExamplesOutsideOfTheRepository(t *testing.T) {
 	stories := 0
 	for _, name := range programs(t) {
+		if _, err := os.Stat(filepath.Join(name, "output.txt")); err == nil {
+			stories++
+		}
 		t.Run(name, func(t *testing.T) {
 			program := copied(t, name)
 			want, err := os.ReadFile(filepath.Join(name, "output.txt"))
@@ -56,7 +59,6 @@ func TestExamplesOutsideOfTheRepository(t *testing.T) {
 				return
 			}
 			require.NoError(t, err)
-			stories++
 			ctx, cancel := context.WithTimeout(t.Context(), playLimit)
 			defer cancel()
 			cmd := exec.CommandContext(ctx, program)

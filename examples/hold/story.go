@@ -31,7 +31,7 @@ const (
 	week = 7 * 24 * time.Hour
 	// soon is how long the forgotten hold lasts.
 	// A real one would last a week too, but the reader would have to wait for it.
-	soon = 2 * time.Second
+	soon = 5 * time.Second
 )
 
 // story books three rooms: one stay is paid, one is cancelled, and one is forgotten.

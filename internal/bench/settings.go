@@ -93,7 +93,7 @@ const leastWarmup = 300 * time.Millisecond
 // quickTouched is how many accounts a quick run moves money between before a round.
 const quickTouched = 64
 
-// touched returns how many accounts are touched before a round, 0 for as many as there are.
+// touched returns how many accounts are touched before a round, or 0: all.
 func (s *settings) touched() int {
 	if s.quick {
 		return quickTouched

@@ -18,7 +18,8 @@ func Client(t *testing.T, uri string, opts ...*options.ClientOptions) *mongo.Cli
 	return client
 }
 
-// End ends a client. It takes no leave of the server, which may be silent, paused or gone.
+// End ends a client. It takes no leave of the server, which may be silent, paused or
+// gone.
 func End(client *mongo.Client) {
 	now, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -36,8 +36,8 @@ type abroad struct {
 	net  *bank.Silence
 	near *transfer.Coordinator // it reaches all of them
 	n    int
-	// unbegun selects what was planted, as long as nobody has begun it: whoever does raises
-	// its epoch.
+	// unbegun selects what was planted, as long as nobody has begun it: whoever does
+	// raises its epoch.
 	unbegun []bson.M
 }
 
