@@ -104,7 +104,7 @@ func (w *Wire) Deliver(t *testing.T) {
 	}
 }
 
-// Waits reports whether a message is held back, or on its way to be delivered.
+// Waits reports whether a message is held back that [Wire.Deliver] would let arrive.
 func (w *Wire) Waits() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
