@@ -27,7 +27,7 @@ PLAYED := internal/simulate/testdata/played
 ROUNDS ?= 0
 BEFORE ?= HEAD~1
 
-# Packages that compare rates. They come last, beside two that wait more than they compute.
+# Packages that compare rates, and memory in use. They come last, beside two that wait more than they compute.
 RATES := /internal/overload
 BESIDE := /internal/(systemtest/rights|mongostore)$$
 # Packages that take longest. They come first, so that the others run beside them.
@@ -69,7 +69,7 @@ test: ## all tests, on a real MongoDB server, under the race detector where goro
 		$(call play,-p 3,$$(go list ./... | grep -E "$(FIRST)") \
 			$$(go list ./... | grep -E "$(ALONE)" | grep -vE "$(FIRST)|$(RATES)|$(BESIDE)")) || failed=1; \
 		wait $$raced || failed=1; wait $$nested || failed=1; test -z "$$failed"; \
-		$(call play,-p 3,.$(RATES)/... $$(go list ./... | grep -E "$(BESIDE)"))'
+		GOGC=100 $(call play,-p 3,.$(RATES)/... $$(go list ./... | grep -E "$(BESIDE)"))'
 
 # Where it can't install a browser, the tests that need one fail, and say what to do.
 browser: ## installs Chromium for the tests of the window, if there is no browser and apt-get may be used
