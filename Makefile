@@ -27,7 +27,8 @@ PLAYED := internal/simulate/testdata/played
 ROUNDS ?= 0
 BEFORE ?= HEAD~1
 
-# Packages that compare rates, and memory in use. They come last, beside two that wait more than they compute.
+# Packages that compare rates, and bound the heap in use: they have the usual GOGC. They
+# come last, beside two that wait more than they compute.
 RATES := /internal/overload
 BESIDE := /internal/(systemtest/rights|mongostore)$$
 # Packages that take longest. They come first, so that the others run beside them.
@@ -36,10 +37,9 @@ FIRST := /internal/(chaos|simulate|systemtest/faults|systemtest/servers)$$
 RACE ?= $(shell test "$$(go env CGO_ENABLED)" = 1 && echo -race)
 # Packages that it shows nothing new: they have one goroutine, start other processes, or
 # do one thing after the other.
-ALONE := $(RATES)|/examples|/internal/(accounts|audit|chaos|conformance|deployment|document|fences|history)
-ALONE := $(ALONE)|/internal/(inspection|memory|mongostore|mongotest|outside|protocol|queries|repair)
-ALONE := $(ALONE)|/internal/(simulate|soak|words)|/systemtest/(audit|config|docs|faults|insight|operations)
-ALONE := $(ALONE)|/systemtest/(processes|rights|servers|statements|texts|upgrade|verbs)
+ALONE := $(RATES)|/examples|/internal/(accounts|audit|chaos|conformance|deployment|document|fences)
+ALONE := $(ALONE)|/internal/(inspection|mongostore|mongotest|outside|protocol|queries|repair|simulate|soak|words)
+ALONE := $(ALONE)|/systemtest/(audit|config|docs|faults|processes|rights|servers|statements|texts|verbs)
 # Packages that are the same on each version: they break servers, or look at the library
 # more than at the server.
 EQUAL := $(RATES)|/examples|/internal/(chaos|engine|fences|inspection|lookout|money|mongotest)

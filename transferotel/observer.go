@@ -31,7 +31,7 @@ const (
 // A provider that is nil stands for the global one.
 // It fails where the meter provider refuses an instrument.
 func New(tracers trace.TracerProvider, meters metric.MeterProvider) (transfer.Observer, error) {
-	return newByClock(tracers, meters, time.Now) //nolint:forbidigo // the one place that hands in the process's clock
+	return newByClock(tracers, meters, time.Now) //nolint:forbidigo // users get the real clock; tests call newByClock with their own
 }
 
 func newByClock(tracers trace.TracerProvider, meters metric.MeterProvider, now func() time.Time) (transfer.Observer, error) {

@@ -22,7 +22,7 @@ type deployment struct {
 	pids     []int         // of its mongods, if they are ours
 	patterns patterns
 	baseline string // the program that plays the baseline
-	touched  int    // of a bank's accounts, before anything is measured; 0: all, but maxTouched
+	touched  int    // how many of its accounts a bank warms up at most; 0: maxTouched
 	stop     func() error
 }
 

@@ -65,6 +65,7 @@ func TestSettings(t *testing.T) {
 		assert.Equal(t, test.cells, cells, test.flags)
 		assert.Equal(t, test.window, timing.Window, test.flags)
 		assert.Equal(t, test.rounds, rounds, test.flags)
+		assert.Equal(t, slices.Contains(test.flags, "-quick"), s.touched() > 0, "%s: only a quick run may measure a cold bank", test.flags)
 	}
 }
 

@@ -90,10 +90,10 @@ func (s *settings) groups(claims []claim) ([]group, error) {
 // So what was put off before the window makes up for what is put off beyond it.
 const leastWarmup = 300 * time.Millisecond
 
-// quickTouched is how many accounts a quick run moves money between before a round.
+// quickTouched is how many accounts a bank of a quick run warms up.
 const quickTouched = 64
 
-// touched returns how many accounts are touched before a round, or 0: all.
+// touched returns how many accounts a bank warms up at most, 0 for the usual limit.
 func (s *settings) touched() int {
 	if s.quick {
 		return quickTouched

@@ -98,8 +98,8 @@ const (
 	touching   = 64
 )
 
-// warmUp moves money between all accounts once, unless there are too many, or figures
-// mean nothing.
+// warmUp moves money between all accounts once, unless there are too many, or the run is
+// a quick one.
 // So the service that is measured has already run for a while.
 // Nothing is left to be done then that would count as a part of another round.
 func (s *stand) warmUp(ctx context.Context, process int) error {

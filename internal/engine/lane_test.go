@@ -170,12 +170,12 @@ func TestTaskThatSharesNoCommand(t *testing.T) {
 }
 
 // While as many executions as allowed are in progress, callers wait outside.
-// Tens of thousands of them cost the engine nothing, and each leaves as soon as its
+// A hundred thousand of them cost the engine nothing, and each leaves as soon as its
 // context ends, with nothing sent.
 func TestBackPressure(t *testing.T) {
 	e, _ := unreachable(t)
 	e.now = func() time.Time { return time.Unix(0, 0) } // never gives up by itself
-	const waiting = 20_000
+	const waiting = 100_000
 	e.gate.free = 0
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

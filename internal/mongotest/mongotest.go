@@ -109,20 +109,18 @@ func Database(tb testing.TB, opts ...*options.ClientOptions) *mongo.Database {
 	return db
 }
 
-// dropper is the client that removes databases, one for the process: a test's client may
-// be made to fail, or may count commands.
-var dropper = sync.OnceValues(func() (*mongo.Client, error) { return connect() })
-
 // drop removes a database.
+// It uses a client of its own, because the test's client may be made to fail, or may
+// count commands.
 func drop(name string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupLimit)
 	defer cancel()
-	client, err := dropper()
+	client, err := connect()
 	if err != nil {
 		return err
 	}
 	db := client.Database(name)
-	return errors.Join(dropCollections(ctx, db), db.Drop(ctx))
+	return errors.Join(dropCollections(ctx, db), db.Drop(ctx), client.Disconnect(ctx))
 }
 
 // dropCollections makes the drop of a database quick.

@@ -1,10 +1,13 @@
 package mongotest_test
 
 import (
+	"bytes"
 	"context"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -62,6 +65,25 @@ func TestClientTakesOptions(t *testing.T) {
 	command := bson.D{{Key: "currentOp", Value: 1}, {Key: "$ownOps", Value: true}, {Key: "appName", Value: "a test's own name"}}
 	require.NoError(t, client.Database("admin").RunCommand(t.Context(), command).Decode(&reply))
 	assert.NotEmpty(t, reply.Operations)
+}
+
+// When a test has ended, none of its clients goes on, nor does the one that drops its
+// database: users of transfertest may look for goroutines that are left behind.
+func TestDatabaseLeavesNothingRunning(t *testing.T) {
+	before := driverGoroutines()
+	t.Run("used", func(t *testing.T) {
+		_, err := mongotest.Database(t).Collection("accounts").InsertOne(t.Context(), bson.D{{Key: "_id", Value: "a"}})
+		require.NoError(t, err)
+		require.Greater(t, driverGoroutines(), before)
+	})
+	require.Eventually(t, func() bool { return driverGoroutines() <= before }, time.Minute, time.Millisecond)
+}
+
+// driverGoroutines counts the goroutines that the driver has started to watch servers.
+func driverGoroutines() int {
+	stacks := make([]byte, 1<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	return bytes.Count(stacks, []byte("topology.(*Server).update("))
 }
 
 // The server supports what the library needs: journaled majority writes, and transactions

@@ -171,6 +171,7 @@ func (s scenario) strike(b *bank.Bank, recoverer *transfer.Coordinator, f strike
 		s.audit(b, 0)
 		return commands, false
 	}
+	require.True(t, f.what != bank.Held || w.Waits(), "nothing is held back: %s", story)
 	more := afterlife(b, slices.Concat(b.Wires, []*bank.Wire{w}), recoverer, story)
 	b.CancelWaiting()
 	s.audit(b, more)
@@ -193,8 +194,8 @@ func (s scenario) audit(b *bank.Bank, more int64) {
 	}
 }
 
-// afterlife lets arrive what was held back, if anything was, and recovers what that has
-// begun. It returns what was paid into each account before.
+// afterlife lets what was held back arrive, and recovers what that has begun. It returns
+// what it has paid into each account, which is nothing if nothing was held back.
 func afterlife(b *bank.Bank, wires []*bank.Wire, recoverer *transfer.Coordinator, story string) int64 {
 	b.T.Helper()
 	if !slices.ContainsFunc(wires, (*bank.Wire).Waits) {

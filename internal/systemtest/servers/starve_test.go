@@ -92,7 +92,7 @@ func (a *abroad) queue(each int) {
 	}
 }
 
-// plant plants copies of a transfer, which have an epoch.
+// plant plants copies of a transfer, and keeps in mind that their epoch is the given one.
 func (a *abroad) plant(epoch int64, id string, n int, changes bson.M) {
 	a.T.Helper()
 	a.unbegun = append(a.unbegun, bson.M{"_id": bson.M{"$in": a.Plant(id, n, changes)}, "epoch": epoch})
