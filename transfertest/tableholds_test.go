@@ -151,14 +151,12 @@ func submitted(w *world) {
 }
 
 func waitsForFunds(w *world) {
-	for _, id := range []string{"waits", "gives up"} {
-		req := move(id, "carol", "bob", 10)
-		req.AwaitFundsUntil = time.Now().Add(time.Hour)
-		if id == "gives up" {
-			req.Amount, req.AwaitFundsUntil = units(1000), time.Now().Add(time.Second)
-		}
-		w.submit(req)
-	}
+	waits := move("waits", "carol", "bob", 10)
+	waits.AwaitFundsUntil = time.Now().Add(time.Hour)
+	w.submit(waits)
+	givesUp := move("gives up", "alice", "bob", 1000) // of carol's account, it would keep back what arrives
+	givesUp.AwaitFundsUntil = time.Now().Add(time.Second)
+	w.submit(givesUp)
 	w.pass(0)
 	w.get("waits")
 	w.transfer(move("salary", "world", "carol", 15))
