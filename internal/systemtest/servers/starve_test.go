@@ -170,9 +170,9 @@ func (a *abroad) calm() (other *abroad, end func()) {
 }
 
 // requireSoon requires that a transfer at home is final soon.
-// The busier the machine is, the longer it may take: a transfer in a calm bank at the same
-// time is the measure. On a quiet machine, what waits for the clusters multiplies it by up
-// to ten.
+// The busier the machine is, the longer it may take: the measure is a transfer in a calm
+// bank at the same time.
+// On a quiet machine it takes up to ten times as long as that one.
 func (a *abroad) requireSoon(c *transfer.Coordinator, calm *abroad, id string) {
 	a.T.Helper()
 	type result struct {
