@@ -172,7 +172,7 @@ func (a *abroad) calm() (other *abroad, end func()) {
 // requireSoon requires that a transfer at home is final soon.
 // The busier the machine is, the longer it may take: the measure is a transfer in a calm
 // bank at the same time.
-// On a quiet machine it takes up to ten times as long as that one.
+// On a quiet machine, the one at home takes up to ten times as long.
 func (a *abroad) requireSoon(c *transfer.Coordinator, calm *abroad, id string) {
 	a.T.Helper()
 	type result struct {
