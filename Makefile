@@ -99,8 +99,8 @@ stories: ## a payment, a hold, a split, a refund and a night of statements, each
 bench: ## all measurements, side by side, into docs/bench; about 20 minutes
 	cd internal/bench && go run . -out $(CURDIR)/docs/bench
 
-claims: ## the claims of docs/bench alone, on the screen; 5 minutes: GOALS=floor,alone picks some, ROUNDS=9 takes more
-	cd internal/bench && go run . -claims -only "$(GOALS)" -rounds $(ROUNDS)
+claims: ## the claims of docs/bench alone, on the screen; 5 minutes: GOALS=floor,alone picks some, ROUNDS=9 takes more, WATCHED=1 has a change stream open
+	cd internal/bench && go run . -claims -only "$(GOALS)" -rounds $(ROUNDS) $(if $(WATCHED),-watched)
 
 # This program, built against the library of another commit, plays beside the current one.
 baseline: ## checks that nothing is slower than at another commit, BEFORE=HEAD~1, with 1 to 1,024 callers; 10 minutes: GOALS=hot-64 takes one

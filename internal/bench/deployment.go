@@ -24,6 +24,7 @@ type deployment struct {
 	baseline string // the program that plays the baseline
 	touched  int    // how many of its accounts a bank warms up at most; 0: maxTouched
 	stop     func() error
+	unwatch  func() error // ends what watch has begun; nil: nothing
 }
 
 // deploy starts a replica set of one or several nodes.
@@ -111,7 +112,11 @@ func (d *deployment) identify(ctx context.Context, hosts []string, ours bool) er
 
 // close stops the servers that are ours.
 func (d *deployment) close(ctx context.Context) error {
-	return errors.Join(d.client.Disconnect(ctx), d.stop())
+	var watched error
+	if d.unwatch != nil {
+		watched = d.unwatch()
+	}
+	return errors.Join(watched, d.client.Disconnect(ctx), d.stop())
 }
 
 // status is what a mongod reports about itself.

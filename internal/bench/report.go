@@ -62,7 +62,7 @@ func (r *report) measure(ctx context.Context, s *settings, out io.Writer) (err e
 		total += rounds * len(g.Cells)
 	}
 	under := run{
-		timing: timing, rounds: rounds, deployments: map[int]*deployment{}, baseline: s.baseline, touched: s.touched(),
+		timing: timing, rounds: rounds, deployments: map[int]*deployment{}, baseline: s.baseline, touched: s.touched(), watched: s.watched,
 		progress: newProgress(os.Stderr, total, s.verbose),
 	}
 	defer func() { err = errors.Join(err, under.close(ctx)) }()
@@ -78,6 +78,9 @@ func (r *report) measure(ctx context.Context, s *settings, out io.Writer) (err e
 			r.conditions = fmt.Sprintf("MongoDB %s, %s, %s/%s, %d processors, %d rounds of %v after %v",
 				under.deployments[g.Cells[0].Nodes].version, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(),
 				rounds, timing.Window, timing.Warmup)
+			if s.watched {
+				r.conditions += ", a change stream open"
+			}
 			_, _ = fmt.Fprintln(out, r.conditions)
 		}
 		if err := printCells(out, g.Cells, r.results[g.Series]); err != nil {

@@ -14,6 +14,7 @@ type run struct {
 	deployments map[int]*deployment // by number of nodes
 	baseline    string              // the program that plays the baseline
 	touched     int                 // see deployment
+	watched     bool                // a change stream is open all the time
 	counter     int                 // counts rounds
 	progress    progress
 }
@@ -94,6 +95,9 @@ func (r *run) deployment(ctx context.Context, nodes int) (*deployment, error) {
 	}
 	d.baseline, d.touched = r.baseline, r.touched
 	r.deployments[nodes] = d
+	if r.watched {
+		return d, d.watch(ctx)
+	}
 	return d, nil
 }
 

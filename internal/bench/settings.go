@@ -18,6 +18,7 @@ const (
 // settings are the values of the flags.
 type settings struct {
 	claims, quick, verbose bool
+	watched                bool
 	only, cells, baseline  string
 	window, warmup         time.Duration
 	rounds                 int
@@ -44,6 +45,7 @@ func (s *settings) parse(arguments []string) error {
 	f.IntVar(&s.processes, "processes", 1, "with -only: processes that share the callers")
 	f.IntVar(&s.size.Accounts, "accounts", manyAccounts, "with -only: accounts")
 	f.IntVar(&s.size.Stored, "stored", 0, "with -only: transfers that are stored at the start")
+	f.BoolVar(&s.watched, "watched", false, "have a change stream open, so that somebody reads the oplog, as in a set of several members")
 	f.BoolVar(&s.verbose, "v", false, "print every round")
 	f.StringVar(&s.out, "out", "", "folder to write CSV files and pictures to")
 	f.StringVar(&s.draw, "draw", "", "folder with a "+cellsFile+" from which its pictures are drawn anew; nothing is measured")
