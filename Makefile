@@ -99,7 +99,7 @@ stories: ## a payment, a hold, a split, a refund and a night of statements, each
 bench: ## all measurements, side by side, into docs/bench; about 20 minutes
 	cd internal/bench && go run . -out $(CURDIR)/docs/bench
 
-claims: ## the claims of docs/bench alone, on the screen; 5 minutes: GOALS=floor,alone picks some, ROUNDS=9 takes more, WATCHED=1 has a change stream open
+claims: ## the claims of docs/bench alone, on the screen; 5 minutes: GOALS=floor,alone picks some, ROUNDS=9 takes more, WATCHED=1 keeps a change stream open
 	cd internal/bench && go run . -claims -only "$(GOALS)" -rounds $(ROUNDS) $(if $(WATCHED),-watched)
 
 # This program, built against the library of another commit, plays beside the current one.

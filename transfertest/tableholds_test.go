@@ -154,7 +154,8 @@ func waitsForFunds(w *world) {
 	waits := move("waits", "carol", "bob", 10)
 	waits.AwaitFundsUntil = time.Now().Add(time.Hour)
 	w.submit(waits)
-	givesUp := move("gives up", "alice", "bob", 1000) // of carol's account, it would keep back what arrives
+	// Not from carol: once its time is over, it reserves what arrives until it fails.
+	givesUp := move("gives up", "alice", "bob", 1000)
 	givesUp.AwaitFundsUntil = time.Now().Add(time.Second)
 	w.submit(givesUp)
 	w.pass(0)

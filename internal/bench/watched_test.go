@@ -13,7 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
 )
 
-// A change stream is open from the first round to the last, and the conditions say so.
+// With -watched a change stream is open, and the conditions say so.
 func TestWatched(t *testing.T) {
 	var s settings
 	require.NoError(t, s.parse([]string{"-only", "floor-1/zipf/1", "-for", "50ms", "-rounds", "1", "-watched"}))
@@ -33,4 +33,19 @@ func TestWatched(t *testing.T) {
 	found, err := admin.Aggregate(t.Context(), open)
 	require.NoError(t, err)
 	require.True(t, found.Next(t.Context()), "nobody reads the oplog")
+}
+
+// A change stream that ends before the measurements do is an error.
+// The server ends one when its collection is dropped.
+func TestWatchEndsEarly(t *testing.T) {
+	d, err := deploy(t.Context(), 1)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, d.close(context.Background())) })
+	stream, err := d.openWatch(t.Context())
+	require.NoError(t, err)
+	watched := d.client.Database(d.prefix + "watched")
+	require.NoError(t, watched.CreateCollection(t.Context(), "nothing"))
+	require.NoError(t, watched.Collection("nothing").Drop(t.Context()))
+	require.ErrorContains(t, readUntilDone(t.Context(), stream), "it has ended")
+	require.NoError(t, stream.Close(t.Context()))
 }

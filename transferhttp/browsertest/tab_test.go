@@ -38,7 +38,7 @@ type tab struct {
 }
 
 // complaint is an entry of the browser's own log.
-type complaint = browserlog.EventEntryAdded //nolint:forbidigo // a type of chromedp; what is forbidden is Go's package log
+type complaint = browserlog.EventEntryAdded //nolint:forbidigo // a type of chromedp's package log; only Go's is forbidden
 
 // newTab opens a tab for a window.
 func newTab(t *testing.T, root string) *tab {
