@@ -391,6 +391,8 @@ func ExampleCoordinator_Submit() {
 
 // inTheMiddle makes a transfer look as if its process had died after it was committed,
 // and deletes an account, which it returns.
+// The transfer must have reached StateSuccess before: a coordinator that still clears up
+// after it would finish it again.
 func inTheMiddle(ctx context.Context, db *mongo.Database, id, account string) (bson.Raw, error) {
 	open := bson.D{{Key: "$set", Value: bson.D{{Key: "state", Value: "Committed"}, {Key: "open", Value: true}}}}
 	if _, err := db.Collection("transfers").UpdateByID(ctx, id, open); err != nil {
