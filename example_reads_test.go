@@ -320,7 +320,7 @@ func ExampleQuery_stuck() {
 		report, err = atOnce.Recover(ctx)
 		fmt.Println("succeeded:", report.Succeeded)
 		return err
-	}, transfer.WithReturnAt(transfer.AtSuccess)) // nothing is under way when the story breaks it
+	}, transfer.WithReturnAt(transfer.AtSuccess)) // so that no work is left when the account goes
 	if err != nil {
 		fmt.Println(err)
 	}

@@ -391,12 +391,17 @@ func ExampleCoordinator_Submit() {
 
 // inTheMiddle makes a transfer look as if its process had died after it was committed,
 // and deletes an account, which it returns.
-// The transfer must have reached StateSuccess before: a coordinator that still clears up
-// after it would finish it again.
+// The transfer must have reached StateSuccess: a coordinator that is still at work on it
+// would finish it again.
 func inTheMiddle(ctx context.Context, db *mongo.Database, id, account string) (bson.Raw, error) {
 	open := bson.D{{Key: "$set", Value: bson.D{{Key: "state", Value: "Committed"}, {Key: "open", Value: true}}}}
-	if _, err := db.Collection("transfers").UpdateByID(ctx, id, open); err != nil {
+	over := bson.D{{Key: "_id", Value: id}, {Key: "state", Value: "Success"}}
+	opened, err := db.Collection("transfers").UpdateOne(ctx, over, open)
+	switch {
+	case err != nil:
 		return nil, err
+	case opened.MatchedCount == 0:
+		return nil, fmt.Errorf("the transfer %s has not reached Success", id)
 	}
 	due := bson.D{
 		{Key: "$set", Value: bson.D{{Key: "pending." + id, Value: int64(6_000)}}}, {Key: "$inc", Value: bson.D{{Key: "balance", Value: -6_000}}},
