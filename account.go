@@ -76,6 +76,7 @@ type Account struct {
 //   - ErrInvalidRequest: the text says what is malformed; nothing was stored.
 //   - ErrInDoubt: call again.
 //     ErrAccountExists then means that the account is there.
+//     Where ErrInDoubt wraps it, there is one, and this call may have opened it.
 //   - the context's own error, ErrClosed, ErrUnauthorized, ErrUnsupportedDeployment, a
 //     server that can't be reached for 30 s: this call has stored nothing.
 //     Call again, once the cause is gone.
@@ -147,9 +148,11 @@ func (l *Ledger) Open(ctx context.Context, a Account) (Account, error) {
 		return Account{}, err
 	}
 	token := bson.NewObjectID() // of this account's fence, and of this very call
+	var unsure bool             // an insert was sent whose answer is not known
 	err = l.untilKnown(ctx, a.ID, func(ctx context.Context) try {
 		result, err := l.coordinator.accounts.Open(ctx, l.name, stored, token)
 		if result != protocol.NotMatched {
+			unsure = unsure || result == protocol.Unknown
 			return try{result == protocol.Applied, result, err}
 		}
 		status, err := l.coordinator.accounts.Status(ctx, l.name, a.ID)
@@ -158,6 +161,8 @@ func (l *Ledger) Open(ctx context.Context, a Account) (Account, error) {
 			return try{false, protocol.Unknown, err}
 		case status.OpenedWith(token):
 			return try{true, protocol.Applied, nil}
+		case unsure: // it may have opened it, and somebody has replaced the fence since
+			return try{true, protocol.Unknown, withCause(ErrInDoubt, ErrAccountExists)}
 		}
 		return try{true, protocol.Failed, ErrAccountExists}
 	})
@@ -289,6 +294,11 @@ func (l *Ledger) untilKnown(ctx context.Context, id string, write func(context.C
 	if err := l.coordinator.ready(ctx, document.Address{Name: l.name}); err != nil {
 		return err
 	}
+	end, err := l.coordinator.begin()
+	if err != nil {
+		return aboutAccount(id, err)
+	}
+	defer end()
 	var tries retry
 	for tries.next(ctx, l.coordinator) {
 		limited, cancel := l.coordinator.store.WithLimit(ctx, wire.CommandLimit)

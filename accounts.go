@@ -3,6 +3,7 @@ package transfer
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -181,10 +182,14 @@ type AccountChange struct {
 //   - ErrAmountKind: the floor is not of the balance's kind, or the document is no
 //     account; nothing has changed.
 //   - ErrInDoubt: it is not known whether the account was changed.
-//     Call again: the same change, made twice, is the same.
+//     Call again: the same change, made twice, is the same, but for what others have
+//     changed between.
 //   - all others: as [Coordinator.OpenAccount].
+//     Where others change the same account all the time, one of them says after 30 s that
+//     they were first each time.
 //
 // Of several calls at once each is whole, and the last one counts.
+// A call makes its change once.
 // A message of a call that has returned changes nothing once a later call has returned,
 // however late it arrives.
 func (c *Coordinator) UpdateAccount(ctx context.Context, id string, change AccountChange) (Account, error) {
@@ -256,13 +261,28 @@ type updating struct {
 	id      string
 	change  accounts.Change
 	sent    []protocol.Fence // the new fences of what was sent so far
-	account document.Account // as it is after the change
+	unsure  *protocol.Fence  // the account's when a change was sent whose answer is not known
+	made    *document.View   // as it is after the change, once that is known to be stored
+	account document.Account // the same, as it is shown
 }
+
+// errChangedSince means that it can't be told any more whether a change was made.
+var errChangedSince = errors.New("others have changed it since")
 
 // once reads the account's fence and changes the account where it still has that.
 // A fence that was sent shows that the account was changed, and the answer lost.
-// Otherwise the change is made again, over whatever others have done meanwhile.
+//
+// The change takes effect once.
+// Where the answer is lost, it is made again only while the account has the fence that it
+// had before:
+//
+//  1. A unfreezes alice, and the answer is lost.
+//  2. B sees that she is not frozen, freezes her for good, and is answered.
+//  3. A finds B's fence. To unfreeze her again would undo what B was answered.
 func (u *updating) once(ctx context.Context) try {
+	if u.made != nil {
+		return u.changed(ctx, *u.made)
+	}
 	stored := u.ledger.coordinator.accounts
 	view, err := stored.ReadDeciding(ctx, u.ledger.name, u.id)
 	switch {
@@ -272,17 +292,22 @@ func (u *updating) once(ctx context.Context) try {
 		return try{true, protocol.Failed, ErrAccountNotFound}
 	case slices.Contains(u.sent, view.Fence()):
 		return u.changed(ctx, view)
+	case u.unsure != nil && view.Fence() != *u.unsure:
+		return try{true, protocol.Unknown, withCause(ErrInDoubt, errChangedSince)}
 	}
 	if err := u.check(view); err != nil {
 		return try{true, protocol.Failed, err}
 	}
-	token := bson.NewObjectID()
+	token, fence := bson.NewObjectID(), view.Fence()
 	u.sent = append(u.sent, document.FenceOfToken(token))
-	after, result, err := stored.Change(ctx, u.ledger.name, u.id, view.Fence(), u.change, token)
-	if result != protocol.Applied {
-		return try{false, result, err}
+	after, result, err := stored.Change(ctx, u.ledger.name, u.id, fence, u.change, token)
+	if result == protocol.Applied {
+		return u.changed(ctx, after)
 	}
-	return u.changed(ctx, after)
+	if result == protocol.Unknown {
+		u.unsure = &fence
+	}
+	return try{false, result, err}
 }
 
 // check refuses a document that is no account, or whose balance is of another kind than
@@ -300,8 +325,10 @@ func (u *updating) check(view document.View) error {
 }
 
 // changed answers with the account as it was read after the change.
-// The change is stored, so that a failure to read what is in flight leaves doubt.
+// The change is stored: it is not made again, and a failure to read what is in flight
+// leaves doubt.
 func (u *updating) changed(ctx context.Context, view document.View) try {
+	u.made = &view
 	account, answered, err := u.ledger.coordinator.accounts.Shown(ctx, view)
 	switch {
 	case err == nil:

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -51,6 +52,7 @@ type Coordinator struct {
 	outbox     *outbox.Outbox
 	lines      lines
 	originals  lines // the callers who reverse each transfer
+	calls      calls
 	log        *slog.Logger
 	now        func() time.Time
 	wake       chan struct{} // receives a value when something was submitted in this process
@@ -160,7 +162,7 @@ func NewCoordinator(db *mongo.Database, opts ...Option) (*Coordinator, error) {
 //   - ErrClosed, the context's own error, a server that can't be reached for 30 s: call
 //     again, some of it may be there.
 func (c *Coordinator) Setup(ctx context.Context) error {
-	return c.untilFit(ctx, c.deployment.Setup)
+	return c.change(ctx, c.deployment.Setup)
 }
 
 // Check checks what [Coordinator.Setup] checks, and that all that Setup creates is there.
@@ -203,11 +205,23 @@ func (c *Coordinator) Check(ctx context.Context) error {
 //   - all others: as [Coordinator.Setup]. Call again: until it has returned nil, let no
 //     process begin.
 func (c *Coordinator) Adopt(ctx context.Context) error {
-	return c.untilFit(ctx, c.deployment.Adopt)
+	return c.change(ctx, c.deployment.Adopt)
+}
+
+// change changes the deployment.
+func (c *Coordinator) change(ctx context.Context, how func(context.Context) error) error {
+	end, err := c.begin()
+	if err != nil {
+		return err
+	}
+	defer end()
+	return c.untilFit(ctx, how)
 }
 
 // Close stops taking work and waits for what was begun, also for what is left to be done
 // after an answer (see [WithReturnAt]), which it sends at once.
+// Calls that write without moving money, such as Submit and UpdateAccount, end with the
+// try that is under way.
 // A Run of this Coordinator ends.
 // The client is not disconnected.
 //
@@ -220,9 +234,47 @@ func (c *Coordinator) Close(ctx context.Context) error {
 		return err
 	}
 	err := c.engine.Close(ctx)
+	err = cmp.Or(err, c.calls.wait(ctx))
 	c.lookout.Close(ctx)
 	c.pulse.Close(ctx)
 	return err
+}
+
+// calls are those that write without the engine.
+// Close waits for them, and none of them goes on trying after it.
+type calls struct {
+	mu       sync.Mutex
+	underWay sync.WaitGroup // begins under mu, and never once the engine is closed
+}
+
+// begin counts a call that writes without the engine, until end is called.
+// Its error is ErrClosed.
+func (c *Coordinator) begin() (end func(), err error) {
+	c.calls.mu.Lock()
+	defer c.calls.mu.Unlock()
+	if err := c.closedError(); err != nil {
+		return nil, err
+	}
+	c.calls.underWay.Add(1)
+	return c.calls.underWay.Done, nil
+}
+
+// wait waits for the calls under way, once the engine is closed.
+// A call ends with its latest try, which takes no longer than one command.
+func (cs *calls) wait(ctx context.Context) error {
+	over := make(chan struct{})
+	cs.mu.Lock() // who has begun is counted, and nobody begins any more
+	go func() {
+		cs.underWay.Wait()
+		close(over)
+	}()
+	cs.mu.Unlock()
+	select {
+	case <-over:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // Healthy reports whether this Coordinator can work: the servers of all its collections

@@ -134,6 +134,11 @@ func (c *Coordinator) Redeliver(ctx context.Context, transferID string) error {
 		}
 		return invalid("there are no events here: see WithEvents")
 	}
+	end, err := c.begin()
+	if err != nil {
+		return aboutTransfer(transferID, err)
+	}
+	defer end()
 	filter, update := transition.Redeliver(transferID).Update()
 	var tries retry
 	for tries.next(ctx, c) {

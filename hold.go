@@ -424,6 +424,11 @@ func (c *Coordinator) prolong(ctx context.Context, stored document.Transfer, e *
 	if err := sound(stored); err != nil {
 		return answerWith(Record{}, aboutTransfer(stored.ID, err))
 	}
+	end, err := c.begin()
+	if err != nil {
+		return answerWith(recordOf(stored), e.early(stored.ID, c.early(stored.ID, err)))
+	}
+	defer end()
 	after, result, err := c.store.Extend(ctx, stored, c.newOwner(), e.expiresIn)
 	switch result {
 	case protocol.Applied:

@@ -264,3 +264,14 @@ func verbDocs(t *testing.T) map[string]string {
 	}
 	return docs
 }
+
+// A call that has only found that others were first has stored nothing, and says so.
+func TestOthersWereFirst(t *testing.T) {
+	t.Parallel()
+	var tries retry
+	tries.record(try{result: protocol.NotMatched})
+	require.Equal(t, NothingStored, OutcomeOf(tries.err(nil)))
+	require.ErrorContains(t, tries.err(nil), "others were first")
+	tries.record(try{result: protocol.Unknown})
+	require.ErrorIs(t, tries.err(nil), ErrInDoubt)
+}

@@ -331,6 +331,11 @@ func (c *Coordinator) RepairOpen(ctx context.Context, id string) error {
 	if err := c.readyForAny(ctx); err != nil {
 		return err
 	}
+	end, err := c.begin()
+	if err != nil {
+		return aboutTransfer(id, err)
+	}
+	defer end()
 	var tries retry
 	for tries.next(ctx, c) {
 		limited, cancel := c.store.WithLimit(ctx, wire.CommandLimit)

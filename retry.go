@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -14,12 +15,12 @@ import (
 )
 
 // retry paces the tries of a call that is one read or write: until its answer is known,
-// its context ends, or the server has been away for engine.AwayLimit.
+// its context ends, the Coordinator is closed, or there was none for engine.AwayLimit.
 type retry struct {
 	n     int
 	until time.Time
 	sent  bool  // something was sent whose answer is not known
-	ended error // of the context
+	ended error // of the context, or ErrClosed
 	cause error // of the latest try
 }
 
@@ -39,10 +40,10 @@ func (r *retry) next(ctx context.Context, c *Coordinator) bool {
 	if lasting(r.cause) {
 		return false
 	}
-	if engine.Pause(ctx, r.n-1) {
+	if c.engine.Pause(ctx, r.n-1) {
 		return c.now().Before(r.until)
 	}
-	r.ended = ctx.Err()
+	r.ended = cmp.Or(ctx.Err(), c.closedError())
 	return false
 }
 
@@ -62,7 +63,7 @@ func (r *retry) err(err error) error {
 		return withCause(err, withCause(ErrInDoubt, cause))
 	}
 	if err == nil && cause == nil {
-		return errors.New("others were first each time; ask again")
+		cause = errors.New("others were first each time; ask again")
 	}
 	return nothingStored(withCause(err, cause))
 }

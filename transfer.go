@@ -228,6 +228,11 @@ func (c *Coordinator) Submit(ctx context.Context, req Request) (rec Record, err 
 	if err := c.prepared(ctx, &t); err != nil {
 		return Record{}, err
 	}
+	end, err := c.begin()
+	if err != nil {
+		return Record{}, c.early(t.ID, err)
+	}
+	defer end()
 	c.enter(ctx, t.ID, stages.Store)
 	var tries retry
 	for tries.next(ctx, c) {

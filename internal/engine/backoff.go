@@ -43,7 +43,13 @@ func (b *backoff) next(progress, contended bool, limit time.Duration) time.Durat
 
 // Pause waits before the n-th repeat, counted from 1.
 // It reports false if ctx ended first.
-func Pause(ctx context.Context, n int) bool { return sleep(ctx, pauseBefore(n)) }
+func Pause(ctx context.Context, n int) bool { return sleep(ctx, nil, pauseBefore(n)) }
+
+// Pause waits as the function does.
+// It reports false if ctx ended first, or Close was called.
+func (e *Engine) Pause(ctx context.Context, n int) bool {
+	return sleep(ctx, e.closing, pauseBefore(n))
+}
 
 // pauseBefore returns the pause before the n-th repeat: 5 ms, doubled each time up to one
 // second, plus or minus half of that.
@@ -56,13 +62,15 @@ func pauseBefore(n int) time.Duration {
 	return wait/2 + rand.N(wait)
 }
 
-func sleep(ctx context.Context, wait time.Duration) bool {
+// sleep waits. It reports false if ctx ended first, or the channel was closed.
+func sleep(ctx context.Context, closing <-chan struct{}, wait time.Duration) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return true
 	case <-ctx.Done():
-		return false
+	case <-closing:
 	}
+	return false
 }

@@ -191,7 +191,7 @@ func (e *Engine) inTheWay(j *job, t *task, now time.Time) bool {
 // resumeAfter advances a job after a pause.
 func (e *Engine) resumeAfter(pause time.Duration, j *job) {
 	e.lendPlace(j)
-	sleep(e.base, pause)
+	sleep(e.base, nil, pause)
 	if !j.hasPlace && !j.deferred {
 		if err := e.gate.acquire(j.caller, e.closing, j.waitlist); err != nil {
 			e.end(j, err)
