@@ -241,13 +241,48 @@ func (c *Coordinator) reverse(ctx context.Context, r Reversal, original document
 	if err := c.readyFor(ctx, &t); err != nil {
 		return answerWith(Record{}, c.early(r.ID, err))
 	}
-	if other := original.ReservedByOther(r.ID); other != "" {
-		if _, err := c.stored(ctx, r.ID); err == nil {
-			return answerWith(c.follow(ctx, t))
-		}
-		return c.awaitReversal(ctx, original, r.ID, other)
+	other := original.ReservedByOther(r.ID)
+	if other == "" {
+		defer c.clearTheWay(t)()
+		return answerWith(c.complete(ctx, t, 0))
 	}
-	return answerWith(c.complete(ctx, t, 0))
+	if _, err := c.stored(ctx, r.ID); err == nil {
+		defer c.clearTheWay(t)()
+		return answerWith(c.follow(ctx, t))
+	}
+	return c.awaitReversal(ctx, original, r.ID, other)
+}
+
+// wayPatience is how long a stored reversal waits for its turn before its caller sees to
+// the one that is before it.
+const wayPatience = time.Second
+
+// longPause makes a pause about a second long.
+const longPause = 9
+
+// clearTheWay takes over what is before a stored reversal and has stalled, until it is
+// stopped.
+//
+//  1. A reads an original, which is free.
+//  2. B reserves it for a reversal, and dies.
+//  3. A stores its own reversal, whose turn would never come.
+func (c *Coordinator) clearTheWay(t document.Transfer) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background()) // the stages of the call are its own transfer's
+	timer := time.AfterFunc(wayPatience, func() {
+		for c.stopped(ctx) == nil {
+			original, err := c.original(ctx, t.Reverses)
+			if other := original.ReservedByOther(t.ID); err == nil && other != "" {
+				_ = c.awaitReversal(ctx, original, t.ID, other)
+			}
+			if !c.engine.Pause(ctx, longPause) {
+				return
+			}
+		}
+	})
+	return func() {
+		timer.Stop()
+		cancel()
+	}
 }
 
 // planReversal returns the transfer that a reversal asks for.

@@ -144,8 +144,10 @@ func (e *Engine) enqueueOperations(j *job, operations []protocol.Operation, now 
 // For an execution that still waits for a busy participant, "busy" is nothing new.
 func (e *Engine) endRound(j *job, now time.Time) {
 	progress, contended := true, false
+	j.waitsForTurn = false
 	for i := range j.tasks {
 		t := &j.tasks[i]
+		j.waitsForTurn = j.waitsForTurn || t.Answer.Facts.Taken
 		if t.Cause != nil {
 			j.attempt.Cause = t.Cause
 		}
@@ -193,11 +195,12 @@ func (e *Engine) resumeAfter(pause time.Duration, j *job) {
 	e.lendPlace(j)
 	sleep(e.base, nil, pause)
 	if !j.hasPlace && !j.deferred {
-		if err := e.gate.acquire(j.caller, e.closing, j.waitlist); err != nil {
+		err := e.gate.acquire(j.caller, e.closing, j.waitlist)
+		if err != nil && !j.mayBeStored() {
 			e.end(j, err)
 			return
 		}
-		j.hasPlace = true
+		j.hasPlace = err == nil // what is stored ends in advance: nobody waits for its turn
 	}
 	e.advance(j, e.now())
 	e.startAllBut(nil)
@@ -206,11 +209,13 @@ func (e *Engine) resumeAfter(pause time.Duration, j *job) {
 // lendPlace releases the place of a job that pauses, if none of it can be stored.
 // One that has claimed, or may have, keeps its place: the number of transfers that are
 // stored and unfinished is bounded.
+// A reversal that waits for its turn has prepared nothing, and lends it all the same: the
+// one before it may need it.
 func (e *Engine) lendPlace(j *job) {
 	j.mu.Lock()
 	claimSent := j.claimSent
 	j.mu.Unlock()
-	if !claimSent {
+	if !claimSent || j.waitsForTurn {
 		e.releasePlace(j)
 	}
 }

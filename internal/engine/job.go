@@ -35,6 +35,7 @@ type job struct {
 	deferred         bool                 // and what is left to be done may wait
 	waitlist         *waitlist            // of the clusters that it touches
 	hasPlace         bool                 // it has a place of the gate
+	waitsForTurn     bool                 // another reversal has reserved its original
 	tasks            []task               // of the present round
 	trail            *stages.Trail        // of its caller; nil: nobody asks
 	tellsStages      bool                 // its stages are logged
