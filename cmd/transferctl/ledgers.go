@@ -25,9 +25,11 @@ func (s *session) register(p *program, declared deployment.Declared) error {
 	s.addRecorded(declared, ledgers, documents)
 	for name, collection := range ledgers {
 		s.options = append(s.options, transfer.WithLedger(name, collection))
+		s.registered = append(s.registered, collection)
 	}
 	for name, collection := range documents {
 		s.options = append(s.options, transfer.WithDocuments(name, collection))
+		s.registered = append(s.registered, collection)
 	}
 	return nil
 }
@@ -48,7 +50,6 @@ func (s *session) given(flag string, values []string, lookup func(string) string
 			return nil, err
 		}
 		named[name] = collection
-		s.added = append(s.added, collection)
 	}
 	return named, nil
 }
