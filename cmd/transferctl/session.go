@@ -45,8 +45,8 @@ type session struct {
 	options   []transfer.Option
 	// registered are the ledgers but for the default one, and the documents.
 	registered []*mongo.Collection
-	// left are the recorded names that are not registered, each with a reason.
-	left []string
+	// left are the recorded names that are not registered.
+	left []leftOut
 }
 
 // open connects to the deployment, configured as its notes and the flags say.
@@ -63,7 +63,7 @@ func (p *program) open(ctx context.Context, need need) (*session, error) {
 		return nil, errors.Join(err, s.close(ctx))
 	}
 	for _, name := range s.left {
-		p.note("%s", name)
+		p.note("%s %s", name, name.Reason)
 	}
 	return s, nil
 }
