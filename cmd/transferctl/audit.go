@@ -23,6 +23,7 @@ type auditView struct {
 	Ledgers           []totalView     `json:"ledgers"`
 	Findings          []findingView   `json:"findings"`
 	Omitted           int             `json:"omitted,omitempty"`
+	LeftOut           []leftOut       `json:"leftOut,omitempty"`
 }
 
 type totalView struct {
@@ -63,7 +64,7 @@ func (p *program) auditCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			view := viewOfAudit(report)
+			view := viewOfAudit(report, s.left)
 			if err := p.answer(view, view.write); err != nil || len(view.Findings) == 0 {
 				return err
 			}
@@ -89,11 +90,11 @@ func expectedTotal(text string) (e transfer.ExpectedTotal, err error) {
 	return e, err
 }
 
-func viewOfAudit(r transfer.AuditReport) auditView {
+func viewOfAudit(r transfer.AuditReport, left []leftOut) auditView {
 	v := auditView{
 		At: r.At, Accounts: r.Accounts, Transfers: r.Transfers, Unfinished: r.Unfinished,
 		InTransit: r.InTransit, DecimalsInTransit: r.DecimalsInTransit, Omitted: r.Omitted,
-		Ledgers: []totalView{}, Findings: []findingView{},
+		Ledgers: []totalView{}, Findings: []findingView{}, LeftOut: left,
 	}
 	for _, total := range r.Ledgers {
 		v.Ledgers = append(v.Ledgers, totalView(total))

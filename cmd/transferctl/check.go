@@ -11,23 +11,25 @@ import (
 
 // checkView is what check and setup answer.
 type checkView struct {
-	Database string `json:"database"`
-	OK       bool   `json:"ok"`
-	Problem  string `json:"problem,omitempty"`
+	Database string    `json:"database"`
+	OK       bool      `json:"ok"`
+	Problem  string    `json:"problem,omitempty"`
+	LeftOut  []leftOut `json:"leftOut,omitempty"`
 }
 
 func (p *program) checkCommand() *cobra.Command {
 	return p.command("check", "say whether the server and the collections are fit, and everything is there",
-		"Check asks what setup checks, and writes nothing. What is wrong or missing is a finding: exit code 4.",
+		"Check asks what setup checks, and writes nothing. What is wrong, missing or left out is a finding: exit code 4.",
 		cobra.NoArgs, p.with(needDatabase, func(ctx context.Context, s *session, _ []string) error {
-			view := checkView{Database: s.database.Name()}
+			view := checkView{Database: s.database.Name(), LeftOut: s.left}
 			err := s.Check(ctx)
 			if err != nil && !errors.Is(err, transfer.ErrUnsupportedDeployment) {
 				return err
 			}
-			if view.OK = err == nil; !view.OK {
+			if err != nil {
 				view.Problem = err.Error()
 			}
+			view.OK = err == nil && len(s.left) == 0 // nothing is known of what was left out
 			if printed := p.answer(view, view.write); printed != nil || view.OK {
 				return printed
 			}
@@ -36,11 +38,17 @@ func (p *program) checkCommand() *cobra.Command {
 }
 
 func (v checkView) write(w *page) {
-	if v.OK {
+	switch {
+	case v.Problem != "":
+		w.lines(v.Problem)
+	case len(v.LeftOut) > 0:
+		w.line("%s is fit but for what was left out", v.Database)
+	default:
 		w.line("%s is fit, and everything is there", v.Database)
-		return
 	}
-	w.lines(v.Problem)
+	for _, name := range v.LeftOut {
+		w.line("left out: %s", name)
+	}
 }
 
 func (p *program) setupCommand() *cobra.Command {
@@ -51,7 +59,7 @@ func (p *program) setupCommand() *cobra.Command {
 			if err := s.Setup(ctx); err != nil {
 				return err
 			}
-			view := checkView{Database: s.database.Name(), OK: true}
+			view := checkView{Database: s.database.Name(), OK: true, LeftOut: s.left}
 			return p.answer(view, view.write)
 		}))
 }

@@ -148,7 +148,7 @@ func (v *conversion) convert(ctx context.Context, plan tutorial.Plan) error {
 	if err != nil {
 		return err
 	}
-	audited := viewOfAudit(report)
+	audited := viewOfAudit(report, v.s.left)
 	v.view.Audit = &audited
 	return nil
 }

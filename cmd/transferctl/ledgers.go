@@ -25,9 +25,11 @@ func (s *session) register(p *program, declared deployment.Declared) error {
 	s.addRecorded(declared, ledgers, documents)
 	for name, collection := range ledgers {
 		s.options = append(s.options, transfer.WithLedger(name, collection))
+		s.registered = append(s.registered, collection)
 	}
 	for name, collection := range documents {
 		s.options = append(s.options, transfer.WithDocuments(name, collection))
+		s.registered = append(s.registered, collection)
 	}
 	return nil
 }
@@ -48,10 +50,19 @@ func (s *session) given(flag string, values []string, lookup func(string) string
 			return nil, err
 		}
 		named[name] = collection
-		s.added = append(s.added, collection)
 	}
 	return named, nil
 }
+
+// leftOut is a recorded name that a command works without.
+type leftOut struct {
+	Kind      string `json:"kind"` // ledger or documents
+	Name      string `json:"name"`
+	Namespace string `json:"namespace"`
+	Reason    string `json:"reason"`
+}
+
+func (l leftOut) String() string { return fmt.Sprintf("the %s %q (%s)", l.Kind, l.Name, l.Namespace) }
 
 // addRecorded adds what is recorded and can be reached. A collection that has several
 // names, or a name of several collections, is left to who knows which one is meant.
@@ -72,10 +83,9 @@ func (s *session) addRecorded(declared deployment.Declared, ledgers, documents m
 		switch {
 		case n.Name == "" || into[n.Name] != nil:
 		case !n.Here:
-			s.left = append(s.left, fmt.Sprintf("the %s %q (%s) can't be found here: name it by %s", kind, n.Name, n.Namespace, flag))
+			s.left = append(s.left, leftOut{kind, n.Name, n.Namespace, "can't be found here: name it by " + flag})
 		case names[key(n)] > 1 || namespaces[n.Namespace] > 1:
-			s.left = append(s.left, fmt.Sprintf("the %s %q is not the only name or place of %s: name it by %s",
-				kind, n.Name, n.Namespace, flag))
+			s.left = append(s.left, leftOut{kind, n.Name, n.Namespace, "is not the only name or place: name it by " + flag})
 		default:
 			into[n.Name] = s.named(n.Namespace)
 		}

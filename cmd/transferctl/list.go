@@ -29,7 +29,11 @@ func (p *program) listCommand() *cobra.Command {
 	c := p.command("list", "transfers, newest first",
 		"List lists the transfers that all given flags select, newest first. With --json it writes one document a line.",
 		cobra.NoArgs, p.with(needDeployment, func(ctx context.Context, s *session, _ []string) error {
-			if err := f.complete(p.now()); err != nil {
+			now, err := s.serverTime(ctx) // by which transfers are created, and holds expire
+			if err != nil {
+				return contactError(err)
+			}
+			if err := f.complete(now); err != nil {
 				return err
 			}
 			if f.count {

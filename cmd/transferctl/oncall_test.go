@@ -66,6 +66,30 @@ func TestRecoverListsByTheServersClock(t *testing.T) {
 	require.Empty(t, b.MustAudit().Findings)
 }
 
+// Durations count from the server's time, as the times that are stored do.
+func TestListByTheServersClock(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0)
+	b.MustHold("held", 20, time.Hour)
+	for _, wrong := range []time.Duration{-2 * time.Hour, 2 * time.Hour} {
+		d := atDesk(t, b.DB)
+		d.now = func() time.Time { return time.Now().Add(wrong) }
+		for _, c := range []struct {
+			flag, value string
+			want        []string
+		}{
+			{"--expires-before", "0s", []string{}},
+			{"--expires-before", "90m", []string{"held"}},
+			{"--after", "10m", []string{"held"}},
+			{"--before", "10m", []string{}},
+		} {
+			require.Equal(t, c.want, d.run("list", "--json", c.flag, c.value).done().column("id"), "%s %s, %s", c.flag, c.value, wrong)
+		}
+	}
+	atDesk(t, b.DB).run("cancel", "held", "--yes").done()
+	require.Empty(t, b.MustAudit().Findings)
+}
+
 // A place on another server that lacks its collection is no name of a collection here:
 // setup would write it down for good.
 func TestPlacesAreWhole(t *testing.T) {

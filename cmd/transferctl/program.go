@@ -15,10 +15,10 @@ import (
 type surroundings struct {
 	in       io.Reader
 	out, err io.Writer
-	asks     bool                // there is somebody to ask
-	shows    bool                // the output is a terminal that can show a live view
-	lookup   func(string) string // a variable of the environment
-	now      func() time.Time
+	asks     bool                  // there is somebody to ask
+	shows    bool                  // the output is a terminal that can show a live view
+	lookup   func(string) string   // a variable of the environment
+	now      func() time.Time      // this machine's, by which no command goes
 	monitor  *event.CommandMonitor // of all commands; nil: none
 }
 

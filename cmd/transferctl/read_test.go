@@ -72,19 +72,40 @@ func TestConfigurationComesFromTheNotes(t *testing.T) {
 	}
 }
 
-// What cannot be found is said, and does not keep the rest from working.
+// What cannot be found is said, to programs as well, and does not keep the rest from
+// working. For check it is a finding: a service may be unable to use it.
 func TestLedgerElsewhereIsTold(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 5)
+	b := bank.New(t, 5).WithIndexes()
+	b.MustSubmit("due")
 	records := b.DB.Collection("transfers.transfer")
 	_, err := records.InsertOne(t.Context(), bson.D{
 		{Key: "_id", Value: bson.D{{Key: "ledger", Value: "far"}, {Key: "namespace", Value: "elsewhere.accounts"}}},
 		{Key: "identity", Value: "of another server"}, {Key: "changes", Value: 1},
 	})
 	require.NoError(t, err)
-	a := atDesk(t, b.DB).run("accounts").requires(exitDone)
+	d := atDesk(t, b.DB)
+	a := d.run("accounts").requires(exitDone)
 	require.Contains(t, a.err, `the ledger "far" (elsewhere.accounts) can't be found here: name it by --with-ledger`)
 	require.Equal(t, []string{"ID CURRENCY AVAILABLE POSTED INCOMING FLOOR REMARK", "a 5 5 0 0"}, a.rows())
+
+	require.Contains(t, d.run("check").requires(exitFindings).out, `left out: the ledger "far" (elsewhere.accounts)`)
+	require.Contains(t, d.run("setup").requires(exitDone).out, `left out: the ledger "far" (elsewhere.accounts)`)
+	left := []any{map[string]any{
+		"kind": "ledger", "name": "far", "namespace": "elsewhere.accounts", "reason": "can't be found here: name it by --with-ledger",
+	}}
+	for _, command := range [][]string{{"check"}, {"setup"}, {"audit"}, {"recover"}, {"show", "due"}} {
+		told := d.run(append(command, "--json")...)
+		if command[0] == "check" {
+			told.requires(exitFindings)
+			require.Equal(t, false, told.document()["ok"])
+		} else {
+			told.done()
+		}
+		require.Equal(t, left, told.document()["leftOut"], command)
+	}
+	d.run("cancel", "due", "--yes").requires(exitDone)
+	require.Empty(t, b.MustAudit().Findings)
 }
 
 // Lists, counts, one transfer and the numbers: as tables and as JSON.

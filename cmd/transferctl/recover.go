@@ -19,6 +19,7 @@ type recoveryView struct {
 	Expired   int64         `json:"expiredHolds"`
 	Transfers []recordView  `json:"transfers"`
 	Report    *recoveryDone `json:"report,omitempty"`
+	LeftOut   []leftOut     `json:"leftOut,omitempty"`
 }
 
 type recoveryDone struct {
@@ -66,7 +67,7 @@ func (p *program) recoverCommand() *cobra.Command {
 
 // planned lists what a sweep would take over now.
 func (p *program) planned(ctx context.Context, s *session) (recoveryView, error) {
-	view := recoveryView{Transfers: []recordView{}}
+	view := recoveryView{Transfers: []recordView{}, LeftOut: s.left}
 	stalled := transfer.Query{
 		States:  []transfer.State{transfer.StatePreparing, transfer.StateCommitted, transfer.StateRollback},
 		IdleFor: p.flags.stallThreshold, Unfinished: true,

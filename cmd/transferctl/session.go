@@ -43,9 +43,10 @@ type session struct {
 	ids       transfer.IDCodec
 	kinds     []transfer.EventKind
 	options   []transfer.Option
-	added     []*mongo.Collection // that flags have named as ledgers or documents
-	// left are the recorded names that are not registered, each with a reason.
-	left []string
+	// registered are the ledgers but for the default one, and the documents.
+	registered []*mongo.Collection
+	// left are the recorded names that are not registered.
+	left []leftOut
 }
 
 // open connects to the deployment, configured as its notes and the flags say.
@@ -62,7 +63,7 @@ func (p *program) open(ctx context.Context, need need) (*session, error) {
 		return nil, errors.Join(err, s.close(ctx))
 	}
 	for _, name := range s.left {
-		p.note("%s", name)
+		p.note("%s %s", name, name.Reason)
 	}
 	return s, nil
 }
@@ -92,9 +93,9 @@ func (s *session) begin(ctx context.Context, p *program, need need, uri, databas
 		if err := s.checkRetention(ctx, p.flags.retention); err != nil {
 			return err
 		}
-		if err := s.checkNoted(ctx); err != nil {
-			return err
-		}
+	}
+	if err := s.checkNotes(ctx, need); err != nil {
+		return err
 	}
 	s.Coordinator, err = transfer.NewCoordinator(s.database, s.options...)
 	return err
@@ -150,21 +151,51 @@ func (s *session) configure(ctx context.Context, p *program, declared deployment
 	return s.register(p, declared)
 }
 
-// checkNoted refuses collections that no process has used so far. The first use writes a
-// note, and a mistyped name would become a part of the deployment by that.
-func (s *session) checkNoted(ctx context.Context) error {
-	for _, c := range append([]*mongo.Collection{s.accounts}, s.added...) {
-		_, found, err := deployment.ReadDeclaredAccounts(ctx, c)
+// checkNotes refuses collections that no process has used so far, unless the command sets
+// up. The first use writes a note, and a mistyped name would become a part of the
+// deployment by that.
+//
+// It also refuses collections that belong to other transfers by their notes: see
+// [session.belongs].
+func (s *session) checkNotes(ctx context.Context, need need) error {
+	for _, c := range append([]*mongo.Collection{s.accounts}, s.registered...) {
+		note, found, err := deployment.ReadDeclaredAccounts(ctx, c)
 		switch {
 		case wire.Refused(err) != nil: // the library names the right
 		case err != nil:
 			return contactError(err)
-		case !found:
-			return usage("no process has used the collection %s.%s so far: name another one, or begin with transferctl setup",
-				c.Database().Name(), c.Name())
+		case found && !s.belongs(c, note):
+			return s.ofOthers(c, note)
+		case !found && need == needDeployment:
+			return usage("no process has used the collection %s so far: name another one, or begin with transferctl setup",
+				wire.NamespaceOf(c))
 		}
 	}
 	return nil
+}
+
+// belongs reports whether a collection may be used with these transfers. One in another
+// database may be so only if its note names these transfers. The identities do not tell,
+// as a copy has those of the original:
+//
+//  1. A deployment is copied to another database of the same server. The records of the
+//     copy name the accounts of the original, and these have the recorded identity.
+//  2. Somebody cancels a hold in the copy. The money of the original is given back.
+//  3. The original posts its hold. It finds no marker, and takes that as the sign that
+//     the money was moved already: Success, and the payee gets nothing.
+//
+// In the same database a note may name the transfers from before a copy: there the
+// accounts were copied with the transfers.
+func (s *session) belongs(c *mongo.Collection, note deployment.DeclaredAccounts) bool {
+	return c.Database().Name() == s.database.Name() || note.Transfers == wire.NamespaceOf(s.transfers)
+}
+
+// ofOthers returns the error of a collection that belongs to other transfers.
+func (s *session) ofOthers(c *mongo.Collection, note deployment.DeclaredAccounts) error {
+	return fmt.Errorf("%w: %s belongs to the transfers collection %s by its note, and this is another one, %s: "+
+		"in a copy of a deployment, name the collections of the copy by --accounts, --with-ledger and --with-documents; "+
+		"if the transfers were moved on purpose, see Coordinator.Adopt",
+		transfer.ErrUnsupportedDeployment, wire.NamespaceOf(c), note.Transfers, wire.NamespaceOf(s.transfers))
 }
 
 // checkRetention refuses a retention that no process has been given so far. The shortest

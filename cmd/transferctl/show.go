@@ -18,6 +18,7 @@ type explanationView struct {
 	NextTry      time.Time         `json:"nextTry,omitzero"`
 	Left         string            `json:"left"`
 	Advice       string            `json:"advice"`
+	LeftOut      []leftOut         `json:"leftOut,omitempty"`
 }
 
 type participantView struct {
@@ -38,7 +39,7 @@ func (p *program) showCommand() *cobra.Command {
 			}
 			view := explanationView{
 				Transfer: viewOf(e.Record), Participants: []participantView{}, Executor: e.Executor,
-				Since: e.Since, NextTry: e.NextTry, Left: e.Left, Advice: e.Advice,
+				Since: e.Since, NextTry: e.NextTry, Left: e.Left, Advice: e.Advice, LeftOut: s.left,
 			}
 			for _, participant := range e.Participants {
 				view.Participants = append(view.Participants, participantView(participant))
