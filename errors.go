@@ -73,7 +73,7 @@ var (
 	// It comes with a [RequirementError].
 	ErrRequirementFailed = errors.New("the document is not as required")
 	// ErrUnwritable means that the server refuses the write: because of a validator, a
-	// type, or a unique index of the user's.
+	// type, or an index of the user's that is unique or can't have the document.
 	// The text has the server's reason.
 	ErrUnwritable = errors.New("the server refuses to write to the account")
 )

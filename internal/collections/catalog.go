@@ -82,6 +82,9 @@ func New(config Config) (*Catalog, error) {
 		Clock:        ServerClock{Now: config.Now},
 		Asking:       make(Turns, MaxAsking),
 	}
+	if err := requireOwnDatabase(config.Transfers); err != nil {
+		return nil, err
+	}
 	for name, handle := range config.Ledgers {
 		if err := c.register(c.Ledgers, name, handle); err != nil {
 			return nil, err
@@ -117,12 +120,30 @@ func (c *Catalog) register(among map[string]*Collection, name string, handle *mo
 	case same(handle, ProcessCollection(c.Transfers)):
 		return fmt.Errorf("the collection %s holds which processes live: it can't hold anything else", namespace)
 	}
+	if err := requireOwnDatabase(handle); err != nil {
+		return err
+	}
 	for _, address := range c.Addresses() {
 		if other := c.At(address); same(handle, other.Commands) {
 			return fmt.Errorf("the collection %s is registered under two names, %q and %q", other.Namespace, other.Name, name)
 		}
 	}
 	among[name] = c.collection(name, handle, c.Fields)
+	return nil
+}
+
+// requireOwnDatabase refuses a collection in a database of the server's own. What is in
+// local is on one member only, although each write to it is acknowledged as one of a
+// majority: after an election its money and its markers are gone. What is in config and
+// admin is the server's, and in a sharded cluster it is on the config servers; MongoDB
+// advises against data of others in them, and has no transactions there either.
+func requireOwnDatabase(handle *mongo.Collection) error {
+	switch handle.Database().Name() {
+	case "local":
+		return fmt.Errorf("the collection %s is not replicated: use another database than local", wire.NamespaceOf(handle))
+	case "admin", "config":
+		return fmt.Errorf("the collection %s is in a database of the server's own: use another one", wire.NamespaceOf(handle))
+	}
 	return nil
 }
 

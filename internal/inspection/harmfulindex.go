@@ -23,7 +23,7 @@ func (i *Inspector) harmOf(x index, c *collections.Collection) string {
 	if x.Expiry.Type != 0 && contents != collections.OfDocuments && !ours {
 		return "lets the server remove " + string(contents) + " by itself (expireAfterSeconds)"
 	}
-	if !x.Unique || slices.Contains(x.topFields(), "_id") { // with _id in it no two keys are ever equal
+	if !x.unique() || x.hasID() {
 		return ""
 	}
 	f := c.Fields
@@ -37,6 +37,11 @@ func (i *Inspector) harmOf(x index, c *collections.Collection) string {
 	}
 	return ""
 }
+
+// hasID reports whether no two documents ever have the same keys, because the whole _id
+// is one of them. A path in _id tells nothing apart where IDs lack it, nor does _id where
+// a collation takes two IDs for one: such an index refuses credits like any other.
+func (x index) hasID() bool { return x.Locale == nil && slices.Contains(x.paths(), "_id") }
 
 // purges reports whether the index is the one by which the server removes final
 // transfers.

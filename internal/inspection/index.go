@@ -15,6 +15,7 @@ type index struct {
 	Name    string        `bson:"name"`
 	Key     bson.Raw      `bson:"key"`
 	Unique  bool          `bson:"unique"`
+	Becomes bool          `bson:"prepareUnique"`
 	Sparse  bool          `bson:"sparse"`
 	Hidden  bool          `bson:"hidden"`
 	Partial bson.Raw      `bson:"partialFilterExpression"`
@@ -34,6 +35,11 @@ func indexesOf(ctx context.Context, handle *mongo.Collection) ([]index, error) {
 	}
 	return all, nil
 }
+
+// unique reports whether the index refuses a second document of the same keys: it is
+// unique, or is to become it by collMod (since MongoDB 6.0). Then the server refuses
+// duplicates already, and lists it as not unique.
+func (x index) unique() bool { return x.Unique || x.Becomes }
 
 // paths lists the paths of the index's keys.
 func (x index) paths() []string {

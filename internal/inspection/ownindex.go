@@ -149,7 +149,7 @@ func asListed(model mongo.IndexModel) (index, error) {
 
 // serves reports whether an index does the work of one of the library's.
 func (x index) serves(own index) bool {
-	if x.Unique || x.Sparse || x.Hidden || x.Locale != nil || !bytes.Equal(x.Partial, own.Partial) {
+	if x.unique() || x.Sparse || x.Hidden || x.Locale != nil || !bytes.Equal(x.Partial, own.Partial) {
 		return false
 	}
 	seconds, expires := x.Expiry.AsInt64OK()

@@ -212,6 +212,10 @@ func TestDefiniteCodes(t *testing.T) {
 	for _, code := range []int{2, 9, 14, 15, 22, 28, 40, 52, 56, 57, 66, 121, 11000, 17419} {
 		assert.True(t, wire.IsRefusal(code), code)
 	}
+	for _, code := range []int{171, 201, 13026, 13027, 13068, 16746, 16755, 16756, 16766, 16804, 17261, 17262} { // keys of an index
+		assert.True(t, wire.IsRefusal(code), code)
+		assert.False(t, wire.IsEvaluation(code), "%d: it says nothing against shared statements", code)
+	}
 	for _, code := range []int{0, 1, 6, 7, 8, 13, 50, 64, 79, 89, 91, 96, 100, 112, 133, 189, 202, 251, 262, 9001, 10058, 10107,
 		11600, 11601, 11602, 13388, 13435, 13436} {
 		assert.False(t, wire.IsRefusal(code), code)

@@ -20,11 +20,15 @@ func codeName(code int) string {
 		{64, "WriteConcernTimeout"}, {66, "ImmutableField"}, {79, "UnknownReplWriteConcern"}, {85, "IndexOptionsConflict"},
 		{86, "IndexKeySpecsConflict"}, {89, "NetworkTimeout"}, {91, "ShutdownInProgress"}, {100, "UnsatisfiableWriteConcern"},
 		{112, "WriteConflict"}, {codeValidationFailure, "DocumentValidationFailure"}, {133, "FailedToSatisfyReadPreference"},
-		{189, "PrimarySteppedDown"}, {211, "KeyNotFound"}, {239, "SnapshotTooOld"}, {246, "SnapshotUnavailable"},
+		{171, "CannotIndexParallelArrays"}, {189, "PrimarySteppedDown"}, {201, "CannotBuildIndexKeys"}, {211, "KeyNotFound"},
+		{239, "SnapshotTooOld"}, {246, "SnapshotUnavailable"},
 		{262, "ExceededTimeLimit"}, {314, "ObjectIsBusy"}, {9001, "SocketException"}, {10107, "NotWritablePrimary"},
 		{10334, "BSONObjectTooLarge"}, {CodeDuplicateKey, "DuplicateKey"}, {11001, "DuplicateKey"}, {12582, "DuplicateKey"},
 		{11600, "InterruptedAtShutdown"}, {11601, "Interrupted"}, {11602, "InterruptedDueToReplStateChange"},
 		{13388, "StaleConfig"}, {13435, "NotPrimaryNoSecondaryOk"}, {13436, "NotPrimaryOrSecondary"},
+		{13026, "NoGeoPoint"}, {13027, "GeoPointOutOfBounds"}, {13068, "NoGeoPoint"}, {16746, "AmbiguousFieldName"},
+		{16755, "NoGeometry"}, {16756, "NoGeometry"}, {16766, "CannotHashArray"}, {16804, "NoGeoPoint"},
+		{17261, "TextLanguageNoString"}, {17262, "TextLanguageUnknown"},
 		{17419, "DocumentTooLarge"}, {17420, "DocumentTooLarge"},
 	} {
 		if known.code == code {

@@ -51,6 +51,27 @@ func IsRefusal(code int) bool {
 		codeValidationFailure,
 		10334, 17419, 17420, // the document would become too large
 		CodeDuplicateKey, 11001, 12582,
+	}, code) || isIndexKey(code)
+}
+
+// isIndexKey reports whether a code says that an index of the user's can't have a
+// document, whatever its other documents are. The server then stores nothing of it, and
+// refuses it again for as long as the index is there. A transfer for which this counted
+// as unknown would be tried for ever, and nobody would hear why.
+//
+// The codes with names are of MongoDB's error_codes.yml. The others are assertions in its
+// generation of keys: expression_keys_private.cpp, geo/hash.cpp, fts_spec.cpp and
+// dotted_path_support.cpp.
+func isIndexKey(code int) bool {
+	return slices.Contains([]int{
+		171,                 // CannotIndexParallelArrays
+		201,                 // CannotBuildIndexKeys: an array beside a text
+		13026, 13027, 13068, // 2d: no pair of numbers, out of bounds, only one number
+		16746,        // a number as a name, below an array
+		16755, 16756, // 2dsphere: no geometry
+		16766,        // hashed: an array
+		16804,        // 2d: a list of something else
+		17261, 17262, // text: the language is no string, or not known
 	}, code)
 }
 
@@ -71,7 +92,7 @@ func IsEvaluation(code int) bool {
 	case tooLarge, tooLargeBy:
 		return false
 	}
-	return code >= firstExpression
+	return code >= firstExpression && !isIndexKey(code)
 }
 
 // Send sends one write command, once: a message that was begun and is ended here. It

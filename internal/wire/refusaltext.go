@@ -24,6 +24,9 @@ const (
 // refuses.
 func refusalText(code int, report bson.Raw) string {
 	text := serverText(code, codeName(code))
+	if isIndexKey(code) {
+		return text + ": an index of the collection can't have the document"
+	}
 	switch code {
 	case CodeDuplicateKey, 11001, 12582:
 		if rule := indexText(report); rule != "" {

@@ -68,16 +68,20 @@ func TestHarmfulCollectionsAreRefused(t *testing.T) {
 		"one success per order":                 indexed("transfers", key("metadata.order"), partial(bson.D{{Key: "state", Value: "Success"}})),
 		"one order, and null": indexed("transfers", key("metadata.order"),
 			partial(bson.D{{Key: "metadata.order", Value: nil}})),
-		"one account per balance":      indexed("accounts", key("balance"), unique()),
-		"one account without markers":  indexed("accounts", key("owner", "pending"), unique()),
-		"one account per currency":     indexed("accounts", key("currency"), sparse()),
-		"one owner who has any money":  indexed("accounts", key("owner"), partial(bson.D{{Key: "balance", Value: exists}})),
-		"capped transfers":             created("transfers", bson.D{{Key: "capped", Value: true}, {Key: "size", Value: 1 << 20}}),
-		"capped accounts":              created("accounts", bson.D{{Key: "capped", Value: true}, {Key: "size", Value: 1 << 20}}),
-		"a view":                       created("accounts", bson.D{{Key: "viewOn", Value: "others"}, {Key: "pipeline", Value: bson.A{}}}),
-		"a time series":                created("transfers", bson.D{{Key: "timeseries", Value: bson.M{"timeField": "at"}}}),
-		"a collation":                  created("accounts", bson.D{{Key: "collation", Value: bson.M{"locale": "en", "strength": 2}}}),
-		"a collation of the transfers": created("transfers", bson.D{{Key: "collation", Value: bson.M{"locale": "de"}}}),
+		"one account per balance":                    indexed("accounts", key("balance"), unique()),
+		"one account without markers":                indexed("accounts", key("owner", "pending"), unique()),
+		"one account per currency":                   indexed("accounts", key("currency"), sparse()),
+		"one owner who has any money":                indexed("accounts", key("owner"), partial(bson.D{{Key: "balance", Value: exists}})),
+		"one account per balance in a region of IDs": indexed("accounts", key("_id.region", "balance"), unique()),
+		"one account per balance of IDs in any case": indexed("accounts", key("_id", "balance"),
+			unique().SetCollation(&options.Collation{Locale: "en", Strength: 2})),
+		"one transfer in a region of IDs": indexed("transfers", key("_id.region"), unique()),
+		"capped transfers":                created("transfers", bson.D{{Key: "capped", Value: true}, {Key: "size", Value: 1 << 20}}),
+		"capped accounts":                 created("accounts", bson.D{{Key: "capped", Value: true}, {Key: "size", Value: 1 << 20}}),
+		"a view":                          created("accounts", bson.D{{Key: "viewOn", Value: "others"}, {Key: "pipeline", Value: bson.A{}}}),
+		"a time series":                   created("transfers", bson.D{{Key: "timeseries", Value: bson.M{"timeField": "at"}}}),
+		"a collation":                     created("accounts", bson.D{{Key: "collation", Value: bson.M{"locale": "en", "strength": 2}}}),
+		"a collation of the transfers":    created("transfers", bson.D{{Key: "collation", Value: bson.M{"locale": "de"}}}),
 		"clustered transfers that expire": created("transfers", bson.D{
 			{Key: "clusteredIndex", Value: bson.D{{Key: "key", Value: key("_id")}, {Key: "unique", Value: true}}},
 			{Key: "expireAfterSeconds", Value: int64(3600)},
@@ -97,6 +101,28 @@ func TestHarmfulCollectionsAreRefused(t *testing.T) {
 	}
 }
 
+// An index that collMod is to make unique refuses credits already.
+// A server before 6.0 doesn't know the option, and leaves the index as it is.
+func TestIndexThatIsToBecomeUnique(t *testing.T) {
+	t.Parallel()
+	b := bank.NewBare(t)
+	indexed("accounts", key("kind", "balance"), options.Index())(t, b.DB)
+	require.NoError(t, b.NewCoordinator(b.DB).Setup(t.Context()))
+	index := bson.D{{Key: "keyPattern", Value: key("kind", "balance")}, {Key: "prepareUnique", Value: true}}
+	err := b.DB.RunCommand(t.Context(), bson.D{{Key: "collMod", Value: "accounts"}, {Key: "index", Value: index}}).Err()
+	c := b.NewCoordinator(b.DB)
+	if err != nil {
+		require.ErrorContains(t, err, "prepareUnique", "the server doesn't know it")
+		require.NoError(t, c.Setup(t.Context()))
+		return
+	}
+	for _, err := range []error{c.Setup(t.Context()), c.Check(t.Context())} {
+		require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment)
+		require.ErrorContains(t, err, "kind_1_balance_1")
+		require.ErrorContains(t, err, "which every transfer changes")
+	}
+}
+
 // An index of the user's that can do no harm is left alone, and money moves beside it.
 func TestHarmlessIndexes(t *testing.T) {
 	t.Parallel()
@@ -107,6 +133,8 @@ func TestHarmlessIndexes(t *testing.T) {
 		indexed("transfers", key("metadata.invoice"), partial(bson.D{{Key: "metadata.invoice", Value: bson.D{{Key: "$exists", Value: true}}}})),
 		indexed("transfers", key("metadata.order"), partial(bson.D{{Key: "$and", Value: bson.A{text}}})),
 		indexed("transfers", key("state", "_id"), unique()),
+		indexed("accounts", key("balance", "_id"), unique()),
+		indexed("accounts", key("_id.region"), sparse()),
 		indexed("transfers", key("createdAt"), options.Index().SetName("my own")),
 		indexed("accounts", key("owner", "currency"), sparse()),
 		indexed("accounts", key("email"), sparse()),

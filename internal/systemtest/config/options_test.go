@@ -68,6 +68,27 @@ func TestInvalidOptions(t *testing.T) {
 	require.NoError(t, err, "the limits themselves are allowed")
 }
 
+// Databases of the server's own are refused, for whatever they are meant: what is in
+// local is lost with its member, and even by an election.
+func TestDatabasesOfTheServersOwn(t *testing.T) {
+	t.Parallel()
+	db := mongotest.Database(t)
+	for name, text := range map[string]string{"local": "not replicated", "admin": "the server's own", "config": "the server's own"} {
+		own := db.Client().Database(name)
+		_, err := transfer.NewCoordinator(own)
+		require.ErrorIs(t, err, transfer.ErrInvalidRequest)
+		for _, option := range []transfer.Option{
+			transfer.WithTransfers(own.Collection("x")), transfer.WithAccounts(own.Collection("x")),
+			transfer.WithLedger("x", own.Collection("x")), transfer.WithDocuments("x", own.Collection("x")),
+		} {
+			_, err := transfer.NewCoordinator(db, option)
+			require.ErrorIs(t, err, transfer.ErrInvalidRequest)
+			require.ErrorContains(t, err, name+".x")
+			require.ErrorContains(t, err, text)
+		}
+	}
+}
+
 // A collection of accounts that is reached through two clients is detected before money
 // moves.
 // Otherwise an account would be two participants that share one marker.
