@@ -69,6 +69,11 @@ type Account struct {
 // OpenAccount creates an account in the default ledger, with the money that Balance says:
 // nothing is taken from other accounts.
 //
+// Don't open an account anew whose document was deleted.
+// A transfer may wait for it (ErrUnsettled): the new document lacks its marker, and the
+// transfer would end without paying.
+// docs/operations.md has the runbook.
+//
 //   - nil: it is open, by this call.
 //   - ErrAccountExists: there is one with this ID.
 //     Neither this error nor GetAccount says who has opened it.
