@@ -55,8 +55,8 @@ type Account struct {
 	// It is for reading only, like the fields after it: OpenAccount refuses an account
 	// that is Closed.
 	Closed bool
-	// Available is what can be spent: Balance, from which debits in flight are subtracted
-	// already.
+	// Available is Balance, from which debits in flight are subtracted already.
+	// What can be spent is Available less Floor.
 	Available Amount
 	// Posted is Available and the debits in flight.
 	// A debit is in flight until its transfer is committed.
