@@ -42,6 +42,7 @@ type Account struct {
 	Currency string
 	// Metadata is the user's own.
 	// OpenAccount stores it, and UpdateAccount replaces it.
+	// It has at most 65,536 bytes, and docs/limits.md says which keys.
 	// Defaults to nil: none.
 	Metadata map[string]any
 	// Frozen says that no new transfer can touch the account: it is refused with
