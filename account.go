@@ -42,6 +42,7 @@ type Account struct {
 	Currency string
 	// Metadata is the user's own.
 	// OpenAccount stores it, and UpdateAccount replaces it.
+	// It has at most 65,536 bytes, and docs/limits.md says which keys.
 	// Defaults to nil: none.
 	Metadata map[string]any
 	// Frozen says that no new transfer can touch the account: it is refused with
@@ -55,8 +56,8 @@ type Account struct {
 	// It is for reading only, like the fields after it: OpenAccount refuses an account
 	// that is Closed.
 	Closed bool
-	// Available is what can be spent: Balance, from which debits in flight are subtracted
-	// already.
+	// Available is Balance, from which debits in flight are subtracted already.
+	// What can be spent is Available less Floor.
 	Available Amount
 	// Posted is Available and the debits in flight.
 	// A debit is in flight until its transfer is committed.
@@ -68,6 +69,11 @@ type Account struct {
 
 // OpenAccount creates an account in the default ledger, with the money that Balance says:
 // nothing is taken from other accounts.
+//
+// Don't open an account anew whose document was deleted.
+// A transfer may wait for it (ErrUnsettled): the new document lacks its marker, and the
+// transfer would end without paying.
+// docs/operations.md has the runbook.
 //
 //   - nil: it is open, by this call.
 //   - ErrAccountExists: there is one with this ID.

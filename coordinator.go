@@ -226,6 +226,8 @@ func (c *Coordinator) change(ctx context.Context, how func(context.Context) erro
 // The client is not disconnected.
 //
 //   - nil: what was begun is done.
+//     A call after one whose ctx had ended first also returns nil, and says nothing about
+//     what that one has stopped.
 //   - the error of ctx: it has ended first, and the rest was stopped where it is.
 //     Recovery finishes it, in this process or another one.
 //   - ErrInvalidRequest: ctx is nil, and nothing was closed.

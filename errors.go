@@ -103,6 +103,9 @@ var (
 // in place: an account is gone, or the server refuses to write to it.
 // The record comes with the error, in StateCommitted, and Record.Stuck says why.
 // The transfer goes on once that is repaired.
+// An account that is gone must come back with its marker: docs/operations.md has the
+// runbook.
+// If it is opened anew instead, the transfer ends without paying there.
 //
 // Where Stuck is nil nothing is in the way: the caller's context has ended, or the
 // Coordinator was closed, after the commit and before everything was in place.

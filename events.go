@@ -76,6 +76,7 @@ type EventHandler struct {
 	// [Coordinator.Redeliver].
 	// An attempt counts when it begins, even if the process is killed during it: with 1,
 	// the event that it was delivering is then given up.
+	// It lies between 1 and 1,048,576.
 	// Defaults to 20, which takes about an hour.
 	MaxAttempts int
 }

@@ -109,7 +109,7 @@ func (c *Coordinator) answerOf(result engine.Result) answer {
 		return answerWith(rec, nil)
 	case protocol.Finished:
 		if rec.State == StateFail {
-			return answerWith(rec, firstRefusal(rec, result))
+			return answerWith(rec, c.firstRefusal(rec, result))
 		}
 		return answer{rec: rec, done: rec.State.Final()}
 	case protocol.Unclaimable:
@@ -121,7 +121,7 @@ func (c *Coordinator) answerOf(result engine.Result) answer {
 	case protocol.Gone:
 		return answerWith(Record{}, inDoubt(rec.ID, errors.New("its document was removed while it was under way")))
 	case protocol.Stuck:
-		return answerWith(stuck(rec, result))
+		return answerWith(c.stuck(rec, result))
 	case protocol.Postponed:
 		if c.engine.Closed() {
 			return answerWith(rec, inDoubt(rec.ID, ErrClosed))
@@ -133,13 +133,13 @@ func (c *Coordinator) answerOf(result engine.Result) answer {
 
 // firstRefusal returns the error of a transfer that has failed.
 // The execution that was refused knows what it has seen.
-func firstRefusal(rec Record, result engine.Result) error {
+func (c *Coordinator) firstRefusal(rec Record, result engine.Result) error {
 	err := failureError(rec)
 	var refused *RefusedError
 	if !errors.As(err, &refused) || rec.Failure.Code != result.Refusal.Reason.String() {
 		return err // it was not this execution that was refused
 	}
-	refused.why = explained(result.Transfer, result.Refusal, result.Evidence)
+	refused.why = c.explained(result.Transfer, result.Refusal, result.Evidence)
 	if result.Evidence.Balance != nil {
 		refused.Balance = &Amount{*result.Evidence.Balance}
 	}
@@ -148,13 +148,13 @@ func firstRefusal(rec Record, result engine.Result) error {
 
 // stuck answers for a transfer that can't be finished.
 // About one that makes no sense nothing is known.
-func stuck(rec Record, result engine.Result) (Record, error) {
+func (c *Coordinator) stuck(rec Record, result engine.Result) (Record, error) {
 	if result.Stuck.Code == "" {
 		return rec, inDoubt(rec.ID, result.Cause)
 	}
 	rec.State, rec.Stuck = State(result.State), failureOf(&result.Stuck)
 	if rec.State == StateRollback {
-		return rec, withCause(firstRefusal(rec, result), obstacle(rec))
+		return rec, withCause(c.firstRefusal(rec, result), obstacle(rec))
 	}
 	return asKnown(rec.ID, rec, nil)
 }
@@ -184,7 +184,7 @@ func (c *Coordinator) newAttempt(ctx context.Context, t document.Transfer, reaso
 	c.pulse.Announce(ctx)
 	attempt.Threshold = c.settings.stallThreshold
 	attempt.Describe = func(refusal protocol.Refusal) string {
-		if err := explained(attempt.Transfer, refusal, attempt.Evidence(refusal.Participant)); err != nil {
+		if err := c.explained(attempt.Transfer, refusal, attempt.Evidence(refusal.Participant)); err != nil {
 			return err.Error()
 		}
 		return reason

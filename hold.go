@@ -25,6 +25,7 @@ const longestHold = 10 * 366 * 24 * time.Hour
 // [Coordinator.Void] gives it back, and so does Run, or Recover, once the hold has
 // expired: expiresIn after it was stored, by the server's clock.
 // A hold survives restarts, and does not count as stalled.
+// It lasts from 1 ms to 3,660 days, which are about ten years.
 //
 // The expiry is not part of the payload for which an ID stands.
 // Of two calls with one ID that of the first counts, and the second finds it in the

@@ -365,7 +365,7 @@ func (l logLine) swept(ctx context.Context, result engine.Result, err error) {
 	case err != nil:
 		err = withCause(err, result.Cause)
 	case result.Outcome == protocol.Stuck:
-		_, err = stuck(recordOf(result.Transfer), result)
+		_, err = l.coordinator.stuck(recordOf(result.Transfer), result)
 	case result.Outcome == protocol.Unclaimable:
 		err = result.Cause
 	case result.Outcome != protocol.Finished:

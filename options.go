@@ -103,8 +103,8 @@ func WithAccounts(c *mongo.Collection) Option { return func(s *settings) { s.acc
 func WithTransfers(c *mongo.Collection) Option { return func(s *settings) { s.transfers = c } }
 
 // WithLedger registers another collection of accounts, in any database or cluster.
-// Its name is stored in the transfers and must stay the same for as long as there are
-// any.
+// Its name has 1 to 64 bytes, is stored in the transfers, and must stay the same for as
+// long as there are any.
 func WithLedger(name string, c *mongo.Collection) Option {
 	return func(s *settings) {
 		if _, given := s.ledgers[name]; given {
@@ -142,6 +142,7 @@ func WithAccountIDs(c IDCodec) Option { return func(s *settings) { s.ids = c } }
 
 // WithOwner sets the name that stored transfers have for the process that runs them.
 // A random part is always added.
+// The name has 1 to 128 bytes.
 // Defaults to host and process ID.
 func WithOwner(name string) Option { return func(s *settings) { s.owner = name } }
 
@@ -224,8 +225,8 @@ const (
 	AtSettled ReturnAt = iota
 	// AtCommit answers once the outcome is certain.
 	// Nothing can take it back.
-	// But for some milliseconds the credit can't be spent, others may see the transfer in
-	// StatePreparing, and statements don't have it.
+	// But for some milliseconds the credit can't be spent, effects may not be set yet,
+	// others may see the transfer in StatePreparing, and statements don't have it.
 	// If the process dies at that moment, that lasts until recovery steps in.
 	AtCommit
 	// AtSuccess answers once nothing is left to be done.

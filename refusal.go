@@ -12,6 +12,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/history"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
@@ -198,7 +199,10 @@ const maxRefusalBytes = 1 << 10
 // explained returns the reason of a refusal with what was seen, for the first answer.
 // Its text is stored.
 // It is nil for a reason that no participant has caused.
-func explained(t document.Transfer, refusal protocol.Refusal, seen mongostore.Evidence) error {
+//
+// The server sets no marker in null.
+// Its refusal has only a code, which names neither the field nor the repair.
+func (c *Coordinator) explained(t document.Transfer, refusal protocol.Refusal, seen mongostore.Evidence) error {
 	reason := reasonError(refusal.Reason)
 	switch {
 	case refusal.Reason == protocol.CurrencyMismatch && seen.Currency != nil:
@@ -206,7 +210,11 @@ func explained(t document.Transfer, refusal protocol.Refusal, seen mongostore.Ev
 	case refusal.Reason == protocol.RequirementFailed:
 		return requirementError(t, refusal.Participant-len(t.Legs), seen.Unmet)
 	case refusal.Reason == protocol.Unwritable && seen.Refused != nil:
-		return &storedRefusal{fmt.Sprintf("%v: %.*s", reason, maxRefusalBytes, seen.Refused.Error()), reason}
+		text := fmt.Sprintf("%v: %.*s", reason, maxRefusalBytes, seen.Refused.Error())
+		if wire.PathBlocked(seen.Refused) {
+			text += fmt.Sprintf("; the field %q is null, or no document: see RepairPending", c.catalog.Fields.Pending)
+		}
+		return &storedRefusal{text, reason}
 	}
 	return reason
 }

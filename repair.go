@@ -279,9 +279,9 @@ func payable(seen repair.MarkerState) error {
 	return nil
 }
 
-// RepairPending makes an account's empty array of markers the empty map that it should
-// be.
-// Other code may have stored the array.
+// RepairPending makes an account's markers the empty map that they should be, where they
+// are null or an empty array.
+// Other code may have stored that: a Go struct with a nil map stores null.
 // No transfer can move money on such an account, so nothing is lost.
 // A map is left as it is.
 //
@@ -308,7 +308,7 @@ func (c *Coordinator) RepairPending(ctx context.Context, ledger, account string)
 		case !seen.Found:
 			return try{true, protocol.Failed, ErrAccountNotFound}
 		case !seen.HasMap:
-			return unrepairable("the markers are not an empty array")
+			return unrepairable("the markers are neither null nor an empty array")
 		}
 		return try{true, protocol.NotMatched, nil}
 	})

@@ -13,7 +13,7 @@ const maxReasonBytes = 4 << 10
 
 // Cancel rolls back a transfer that is not committed yet, including a hold, no matter
 // which process runs it, and answers with its record in StateFail.
-// The reason is stored as Record.Failure.Message.
+// The reason is stored as Record.Failure.Message, and has at most 4,096 bytes of UTF-8.
 // A hold that has expired is stored as expired.
 //
 //   - nil: it is in StateFail, by this call or before, for any reason.
@@ -23,8 +23,8 @@ const maxReasonBytes = 4 << 10
 //     Cancel goes on with it, as recovery would.
 //   - ErrTransferNotFound: there is no such transfer.
 //     One that is stored later is not cancelled.
-//   - ErrInvalidRequest: it touches a ledger or documents that this Coordinator was not
-//     given, and the text says which.
+//   - ErrInvalidRequest: the ID or the reason is malformed; or it touches a ledger or
+//     documents that this Coordinator was not given, and the text says which.
 //   - ErrInDoubt: the context ended after something was sent.
 //     Ask again.
 //   - ErrCancelled, or the error that it was refused with, and a record in StateRollback:

@@ -51,8 +51,8 @@ type Request struct {
 	Currency string
 	// NotBefore is when workers may begin, by the server's clock.
 	// It is for Submit only.
-	// It is rounded up to the millisecond, and is not part of the payload: of two
-	// requests with the same ID, that of the first counts.
+	// It is rounded up to the millisecond, lies within the years 0 to 9999, and is not
+	// part of the payload: of two requests with the same ID, that of the first counts.
 	// Defaults to the zero time: at once.
 	NotBefore time.Time
 	// AwaitFundsUntil is how long the transfer waits while an account that it takes
@@ -67,6 +67,7 @@ type Request struct {
 	// It is read back as the driver decodes it: a whole number as int32 or int64, a time
 	// as bson.DateTime, a map in it as bson.D, a list as bson.A.
 	// [Query].Metadata finds transfers by it.
+	// It has at most 65,536 bytes, and docs/limits.md says which keys.
 	// Defaults to nil: none.
 	Metadata map[string]any
 }
@@ -88,7 +89,8 @@ type Leg struct {
 	// A transfer whose legs have several currencies is an exchange: see
 	// [Coordinator.Transfer].
 	// In a [Record] it is always filled in; asking with it again is the same payload.
-	// Defaults to "", which stands for [Request].Currency.
+	// Defaults to "", which stands for [Request].Currency, and in a [Reversal] for the
+	// currency in which the original has moved that account.
 	Currency string
 }
 

@@ -145,6 +145,28 @@ func TestPointsThatAreHeld(t *testing.T) {
 	b.checkBooks(map[string]int64{"points:issued": 5, "points:2024:ann": 0, "points:2025:bob": 0, "shop": 0})
 }
 
+// Points that come back after the job has taken all expire as well.
+// What the floor keeps stays, and the job ends.
+func TestPointsThatComeBack(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, []transfer.Account{
+		outside("points:issued", "PTS"), {ID: "shop", Currency: "PTS"},
+		{ID: "points:2024:ann", Currency: "PTS", Balance: transfer.Units(9), Floor: transfer.Units(2)},
+	})
+	ctx := t.Context()
+	_, err := b.Transfer(ctx, transfer.Request{
+		ID: "spent", From: "points:2024:ann", To: "shop", Amount: transfer.Units(4), Currency: "PTS",
+	})
+	require.NoError(t, err)
+	require.NoError(t, expirePoints(ctx, b.Coordinator, "ann", 2024))
+	_, err = b.Reverse(ctx, transfer.Reversal{ID: "returned", Of: "spent", All: true})
+	require.NoError(t, err)
+	for range 2 {
+		require.NoError(t, expirePoints(ctx, b.Coordinator, "ann", 2024))
+	}
+	b.checkBooks(map[string]int64{"points:issued": 7, "points:2024:ann": 2, "shop": 0})
+}
+
 // The last lamp is reserved once. A basket is reserved as a whole, or not at all, and
 // nobody pays for what is not there.
 func TestStock(t *testing.T) {

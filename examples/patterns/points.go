@@ -28,7 +28,7 @@ func buy(ctx context.Context, coord *transfer.Coordinator, id, customer string, 
 }
 
 // expirePoints takes back what is left of a customer's points of a past year. A job may
-// call it as often as it likes.
+// call it as often as it likes: points that have come back since are taken as well.
 func expirePoints(ctx context.Context, coord *transfer.Coordinator, customer string, year int) error {
 	account := pointsOf(customer, year)
 	for attempt := 1; ; attempt++ {
@@ -36,12 +36,12 @@ func expirePoints(ctx context.Context, coord *transfer.Coordinator, customer str
 			ID: fmt.Sprintf("expiry:%d:%s", attempt, account), From: account, To: "points:issued",
 			Amount: transfer.Units(1 << 40), AtMost: true, Currency: "PTS",
 		})
-		if !errors.Is(err, transfer.ErrInsufficientFunds) {
+		// Nil may be an earlier call's answer, and the customer may be spending now.
+		if err != nil && !errors.Is(err, transfer.ErrInsufficientFunds) {
 			return err
 		}
-		// There is nothing to take, or the customer was spending at this moment.
 		left, err := coord.GetAccount(ctx, account)
-		if err != nil || left.Available.IsZero() {
+		if err != nil || left.Available.Cmp(left.Floor) <= 0 {
 			return err
 		}
 	}

@@ -119,8 +119,8 @@ func aboutAccounts() []codeAdvice {
 			"side of zero. Until then transfers are refused with ErrAmountKind or ErrOverflow, and those in flight may not be finished."},
 		{WrongFloor, "Store an exact number of the balance's kind, or MinKey for none. Until then debits are refused with ErrAmountKind."},
 		{WrongCurrency, "Store a string, or nothing. Until then transfers are refused with ErrCurrencyMismatch."},
-		{WrongPending, "If it is an empty array, RepairPending makes it a map. Otherwise find out who has written it, and what was there " +
-			"before."},
+		{WrongPending, "If it is null or an empty array, RepairPending makes it a map. Otherwise find out who has written it, and what was " +
+			"there before."},
 		{WrongClosed, "Store true, or nothing. Until then the account counts as open, but for an array that has true in it."},
 		{WrongFrozen, "Store true, or nothing. Until then the account counts as not frozen, but for an array that has true in it."},
 		{WrongID, "The library can't name this document, so that nobody can move its money: see WithAccountIDs. Move it to where it belongs."},

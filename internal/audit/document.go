@@ -65,7 +65,7 @@ func (r *Reader) document(c *collections.Collection, raw bson.Raw) *Document {
 	id := view.ID()
 	id.Value = append([]byte(nil), id.Value...)
 	d := &Document{Collection: c, Key: document.ComparableID(id), ID: document.IDText(id), id: id}
-	d.decodeMarkers(view.Pending())
+	d.decodeMarkers(view.Pending(), c.HoldsAccounts())
 	if !c.HoldsAccounts() {
 		return d
 	}
@@ -119,8 +119,11 @@ func (d *Document) decodeFloor(f document.Floor) {
 	}
 }
 
-func (d *Document) decodeMarkers(stored bson.RawValue) {
-	if document.Absent(stored) {
+// decodeMarkers decodes the markers.
+// Null is as good as no map for a document, whose map is stored as a whole.
+// The server sets no marker of an account in null.
+func (d *Document) decodeMarkers(stored bson.RawValue, account bool) {
+	if stored.Type == 0 || !account && document.Absent(stored) {
 		return
 	}
 	pending, ok := stored.DocumentOK()

@@ -70,7 +70,7 @@ func TestDocument(t *testing.T) {
 		counts  bool
 	}{
 		{nil, Document{}, true},
-		{bson.M{"pending": nil, "fence": nil}, Document{}, true},
+		{bson.M{"pending": nil, "fence": nil}, Document{}, true}, // missing
 		{bson.M{"balance": "1"}, Document{BadBalance: "x"}, false},
 		{bson.M{"balance": 1.0}, Document{BadBalance: "x"}, false},
 		{bson.M{"balance": nil}, Document{BadBalance: "x"}, false},
@@ -82,6 +82,7 @@ func TestDocument(t *testing.T) {
 		{bson.M{"currency": bson.Symbol("EUR")}, Document{}, true},
 		{bson.M{"currency": bson.A{"EUR"}}, Document{BadCurrency: "x"}, true},
 		{bson.M{"pending": bson.A{}}, Document{BadPending: "x"}, true},
+		{bson.M{"pending": bson.Null{}}, Document{BadPending: "x"}, true},
 		{bson.M{"pending": 5}, Document{BadPending: "x"}, true},
 	} {
 		d := r.document(r.Collections[0], account(t, "a", row.changes))

@@ -24,7 +24,8 @@ import (
 // the marker. Otherwise the transfer would count as settled, and its marker would stay
 // behind unnoticed. The transfer is stuck, and goes on when the map is
 // restored. A missing or null map counts as empty: it doesn't show whether a settle has
-// emptied it, or another program, as some programs don't store an empty map.
+// emptied it, or another program, as some programs don't store an empty map. But the
+// server sets no marker of an account in null, and refuses every prepare there.
 
 // ErrGarbled is the cause where a marker can't be removed, as what should be a map of
 // markers is something else.

@@ -119,9 +119,11 @@ func (f *Facts) leftToPrepare() string {
 
 func (f *Facts) leftToSettle() string {
 	gains := func(p *Participant) bool { return p.Leg == nil || p.Leg.Amount.Sign() > 0 }
-	awaited := func(p *Participant) bool { return p.Original == "" } // a gone original holds up nobody
 	if unpaid := append(f.named(Reserved, gains), f.named(Missing, awaited)...); len(unpaid) > 0 {
 		return cutOff("to pay or set at ", unpaid)
+	}
+	if anew := f.anew(); len(anew) > 0 {
+		return cutOff("not known: there again, without the marker, are ", anew)
 	}
 	marked := func(p *Participant) bool { return p.HasMark }
 	if marks := append(f.named(Reserved, marked), f.named(Settled, marked)...); len(marks) > 0 {
@@ -186,9 +188,8 @@ func (f *Facts) adviceOnTransfer() string {
 		return f.adviceWhenFinal()
 	case f.someAre(func(p *Participant) bool { return errors.Is(p.Err, ErrForeign) }):
 		return "A process that knows all its collections has to finish it: see WithLedger and WithDocuments."
-	case t.Stuck != nil:
-		return "Remove what stands in its way: " + strings.TrimSuffix(t.Stuck.Message, ".") + ". Recovery then goes on by itself, from " +
-			words.Time(f.NextTry()) + " on, and at once by Recover of a Coordinator with WithStallThreshold(0)."
+	case t.Stuck != nil, len(f.owed()) > 0:
+		return f.adviceWhenStuck()
 	case t.State == protocol.Initiated:
 		return f.adviceWhenInitiated()
 	case t.Hold && t.State == protocol.Preparing:
@@ -233,10 +234,15 @@ func (f *Facts) adviceWhenInitiated() string {
 }
 
 // adviceWhenHold says what to do about a hold that is undecided.
-// One whose document is gone is not to be posted: Post looks at no document, and the
-// money is then in transit until it is back.
+// Neither Post nor Void looks at a document.
+// One whose document is gone is not to be posted: the money is then in transit until it
+// is back.
+// A document without the marker is not changed at all:
+//
+//  1. A hold has taken 10 off alice, and somebody puts an older document in her place.
+//  2. The hold is posted. Bob is paid, and alice has all of her money.
 func (f *Facts) adviceWhenHold() string {
-	missing := f.named(Missing, nil)
+	missing, unmarked := f.named(Missing, nil), f.named(None, nil)
 	switch t := f.Transfer; {
 	case !f.Now.Before(t.ExpiresAt):
 		return "Its time has run out, and Run gives the money back within a second or so. See that some process calls Run."
@@ -244,8 +250,13 @@ func (f *Facts) adviceWhenHold() string {
 		return "Not everything is held yet. Ask for the hold again with the same ID, or void it. At " + words.Time(t.ExpiresAt) +
 			" it is voided by itself."
 	case len(missing) > 0:
-		return cutOff("Void it, or restore what is missing before it is posted: ", missing) +
-			". Post commits it all the same, and can't finish it until then. At " + words.Time(t.ExpiresAt) + " it goes back by itself."
+		return cutOff("Restore what is missing, with its marker, before you post or void it: ", missing) +
+			". Post commits it all the same, and can't finish it until then; Void gives nothing back there. At " + words.Time(t.ExpiresAt) +
+			" it is voided by itself."
+	case len(unmarked) > 0:
+		return cutOff("Without its marker is ", unmarked) + ". The document was replaced, or restored from a backup, while the money was " +
+			"held. Compare its balance with its history before you post or void the hold: neither does anything to a document without the " +
+			"marker. At " + words.Time(t.ExpiresAt) + " it is voided by itself."
 	}
 	return "Nothing. Post takes the money, and Void gives it back. At " + words.Time(f.Transfer.ExpiresAt) + " it goes back by itself."
 }

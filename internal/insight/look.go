@@ -45,6 +45,9 @@ type Participant struct {
 	Err error
 	// HasMark says that the transfer has left something in the document.
 	HasMark bool
+	// Anew says that the document was found to be gone, and is there again without a
+	// marker: nothing shows whether it was paid.
+	Anew bool
 }
 
 // Name names the participant's document in a text.
@@ -166,6 +169,10 @@ func (p *Participant) judge(t *document.Transfer, view document.View) {
 		p.Note = "a mark is left, which is removed later"
 	case trace == protocol.Reserved:
 		p.Trace, p.HasMark = Reserved, true
+	case foundGone(t, p):
+		p.Trace, p.Anew = Unread, true
+		p.Note = "the document was gone, and is there again without the marker"
+		return
 	case t.State.Forward():
 		p.Trace = Settled
 	default:
@@ -192,5 +199,5 @@ func (p *Participant) whyMissing(t *document.Transfer) string {
 	case t.State == protocol.Initiated:
 		return "the transfer will be refused"
 	}
-	return "the transfer can't be finished there until it is back"
+	return "the transfer can't be finished there until it is back with its marker"
 }

@@ -151,11 +151,17 @@ func (r *Repairs) ReadMarker(ctx context.Context, ledger, account, transfer stri
 	return m, nil
 }
 
-// ClearPending makes an empty array of markers a map, and replaces the fence.
+// ClearPending makes null, or an empty array of markers, a map, and replaces the fence.
+// An array that has null in it is of type null, too, for a filter.
 func (r *Repairs) ClearPending(ctx context.Context, ledger, account string) (protocol.Result, error) {
 	fields := r.catalog.Fields
 	return r.accounts.Update(ctx, ledger, account,
-		bson.D{{Key: fields.Pending, Value: bson.D{{Key: "$type", Value: "array"}, {Key: "$size", Value: 0}}}},
+		bson.D{{Key: "$or", Value: bson.A{
+			bson.D{{Key: fields.Pending, Value: bson.D{{Key: "$type", Value: "array"}, {Key: "$size", Value: 0}}}},
+			bson.D{{Key: fields.Pending, Value: bson.D{
+				{Key: "$type", Value: "null"}, {Key: "$not", Value: bson.D{{Key: "$type", Value: "array"}}},
+			}}},
+		}}},
 		bson.D{
 			{Key: "$set", Value: bson.D{{Key: fields.Pending, Value: bson.D{}}}},
 			{Key: "$currentDate", Value: bson.D{{Key: fields.Fence, Value: bson.D{{Key: "$type", Value: "timestamp"}}}}},

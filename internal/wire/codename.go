@@ -14,7 +14,7 @@ func codeName(code int) string {
 	}{
 		{CodeBadValue, "BadValue"}, {6, "HostUnreachable"}, {7, "HostNotFound"}, {9, "FailedToParse"},
 		{CodeUnauthorized, "Unauthorized"}, {14, "TypeMismatch"}, {CodeOverflow, "Overflow"}, {18, "AuthenticationFailed"},
-		{20, "IllegalOperation"}, {codeInvalidBSON, "InvalidBSON"}, {26, "NamespaceNotFound"}, {28, "PathNotViable"},
+		{20, "IllegalOperation"}, {codeInvalidBSON, "InvalidBSON"}, {26, "NamespaceNotFound"}, {codePathNotViable, "PathNotViable"},
 		{40, "ConflictingUpdateOperators"}, {CodeNamespaceExists, "NamespaceExists"}, {CodeMaxTimeExpired, "MaxTimeMSExpired"},
 		{52, "DollarPrefixedFieldName"}, {56, "EmptyFieldName"}, {57, "DottedFieldName"}, {59, "CommandNotFound"},
 		{64, "WriteConcernTimeout"}, {66, "ImmutableField"}, {79, "UnknownReplWriteConcern"}, {85, "IndexOptionsConflict"},

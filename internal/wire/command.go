@@ -21,6 +21,7 @@ const (
 	CodeNoUser            = 18 // the user or the password is not accepted
 	CodeOverflow          = 15 // nested too deeply
 	codeInvalidBSON       = 22 // of the whole message, before anything of it is done
+	codePathNotViable     = 28
 	CodeNamespaceExists   = 48
 	CodeCannotIndex       = 67
 	CodeInvalidNamespace  = 73
@@ -42,7 +43,7 @@ func IsRefusal(code int) bool {
 		14, // TypeMismatch
 		CodeOverflow,
 		codeInvalidBSON,
-		28, // PathNotViable
+		codePathNotViable,
 		40, // ConflictingUpdateOperators
 		52, // DollarPrefixedFieldName
 		56, // EmptyFieldName

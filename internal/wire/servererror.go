@@ -43,6 +43,13 @@ func ServerErrorOf(err error, action, namespace string) error {
 	return e
 }
 
+// PathBlocked reports whether the server refuses a write because what is stored at its
+// field, such as null, can't hold a field.
+func PathBlocked(err error) bool {
+	code, _ := codeOf(err)
+	return code == codePathNotViable
+}
+
 // codeOf returns the code of the server's error and its name, 0 where the server did not
 // answer with one. A write that was refused comes before the doubt whether others are
 // stored for good.

@@ -152,6 +152,7 @@ func accountDamages() []damage {
 		field("a floor that is a decimal", "floor", decimal, audit.WrongFloor),
 		field("a currency that is a number", "currency", 5, audit.WrongCurrency),
 		field("markers in an array", "pending", bson.A{}, audit.WrongPending),
+		field("markers that are null", "pending", nil, audit.WrongPending),
 		field("markers in a text", "pending", "t", audit.WrongPending),
 		field("a closed that is a text", "closed", "true", audit.WrongClosed),
 		field("a closed that is a number", "closed", 1, audit.WrongClosed),

@@ -434,8 +434,8 @@ func TestRefusedRepairTakesNoID(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// An account that was stored with an empty array of markers can be used once that is
-// repaired.
+// An account that was stored with an empty array of markers, or with null, can be used
+// once that is repaired.
 // An array with elements stays.
 func TestRepairPending(t *testing.T) {
 	t.Parallel()
@@ -447,7 +447,15 @@ func TestRepairPending(t *testing.T) {
 		require.NoError(t, b.RepairPending(t.Context(), "", "a"))
 	}
 	b.MustMove("u", 60)
-	for _, value := range []any{bson.A{int64(-5)}, bson.A{bson.A{}}, "t"} {
+	b.SetField("accounts", "a", "pending", nil)
+	_, err = b.Transfer(t.Context(), bank.Move("v", "b", "a", 20))
+	require.ErrorIs(t, err, transfer.ErrUnwritable)
+	for range 2 {
+		require.NoError(t, b.RepairPending(t.Context(), "", "a"))
+	}
+	require.Empty(t, b.MustAudit().Findings)
+	b.MustMove("w", 20)
+	for _, value := range []any{bson.A{int64(-5)}, bson.A{bson.A{}}, bson.A{nil}, "t"} {
 		b.SetField("accounts", "a", "pending", value)
 		require.ErrorIs(t, b.RepairPending(t.Context(), "", "a"), transfer.ErrNotRepairable)
 	}

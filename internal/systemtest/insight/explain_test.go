@@ -202,10 +202,10 @@ func TestNextTryIsWhenTheTakeoverComes(t *testing.T) {
 		e, participants := b.explain(c, "t")
 		require.Equal(t, time.Hour<<n, e.NextTry.Sub(e.Record.LastModified), "after %d takeovers", n)
 		require.Equal(t, "b", e.Record.Stuck.Account)
-		require.Equal(t, `missing "b" 10 (the transfer can't be finished there until it is back; it is in the way: `+
+		require.Equal(t, `missing "b" 10 (the transfer can't be finished there until it is back with its marker; it is in the way: `+
 			e.Record.Stuck.Message+")", participants[1])
 		require.Contains(t, e.Left, `to pay or set at account "b"`)
-		require.Contains(t, e.Advice, "Remove what stands in its way")
+		require.Contains(t, e.Advice, `Gone is what it has to pay or set: account "b". Bring the document back with its marker`)
 		require.Contains(t, e.String(), "stuck:")
 		require.Contains(t, e.String(), "was taken over "+map[int]string{1: "once", 2: "2 times"}[n])
 	}
@@ -215,6 +215,8 @@ func TestNextTryIsWhenTheTakeoverComes(t *testing.T) {
 	again, _ := b.explain(b.Coordinator, "t")
 	require.Equal(t, first.Since, again.Since, "it is stuck since it was first found to be")
 	restore()
+	e, _ := b.explain(b.Coordinator, "t")
+	require.Contains(t, e.Advice, "Nothing: the document that was gone is back, with its marker.")
 	b.end()
 }
 
@@ -348,13 +350,55 @@ func TestExplainHoldOfWhatIsGone(t *testing.T) {
 	b.Remove("accounts", "b")
 	e, participants := b.explain(b.Coordinator, "t")
 	require.Equal(t, []string{
-		`reserved "a" -10`, `missing "b" 10 (the transfer can't be finished there until it is back)`,
+		`reserved "a" -10`, `missing "b" 10 (the transfer can't be finished there until it is back with its marker)`,
 	}, participants)
-	require.Contains(t, e.Advice, `restore what is missing before it is posted: account "b".`)
+	require.Contains(t, e.Advice, `Restore what is missing, with its marker, before you post or void it: account "b".`)
 	require.NotContains(t, e.Advice, "Nothing")
 	b.Insert("accounts", account)
 	e, _ = b.explain(b.Coordinator, "t")
 	require.Contains(t, e.Advice, "Nothing. Post takes the money")
+	b.end()
+}
+
+// A hold is neither to be posted nor voided where the marker is lost, since neither does
+// anything to such a document.
+func TestExplainHoldOfWhatHasNoMarker(t *testing.T) {
+	t.Parallel()
+	b := newSeen(t, 1000, 0)
+	b.MustHold("t", 10, time.Hour)
+	b.SetField("accounts", "a", "pending", bson.M{})
+	e, participants := b.explain(b.Coordinator, "t")
+	require.Equal(t, []string{`none "a" -10`, `reserved "b" 10`}, participants)
+	require.Contains(t, e.Advice, `Without its marker is account "a". `)
+	require.Contains(t, e.Advice, "Compare its balance with its history before you post or void the hold")
+	require.NotContains(t, e.Advice, "Nothing")
+	b.SetField("accounts", "a", "pending", bson.M{"t": int64(-10)})
+	e, _ = b.explain(b.Coordinator, "t")
+	require.Contains(t, e.Advice, "Nothing. Post takes the money")
+	b.end()
+}
+
+// An account that is gone is not to be opened anew, since the transfer would end without
+// paying: Explain says so before, and doesn't call it settled afterwards.
+func TestExplainWhatIsThereAnew(t *testing.T) {
+	t.Parallel()
+	b := newSeen(t, 1000, 0)
+	deleted := bank.Deleted("b")
+	b.LeaveRecorded("t", 10)
+	restore := deleted(b.Bank)
+	e, _ := b.explain(b.Coordinator, "t")
+	require.Contains(t, e.Advice, "Don't open or insert a new one in its place", "also before a try was in vain")
+	_, err := b.NewRecoverer().Recover(t.Context())
+	require.NoError(t, err)
+	_, err = b.OpenAccount(t.Context(), transfer.Account{ID: "b"})
+	require.NoError(t, err)
+	e, participants := b.explain(b.Coordinator, "t")
+	require.Equal(t, `not known "b" 10 (the document was gone, and is there again without the marker; it is in the way: `+
+		e.Record.Stuck.Message+")", participants[1])
+	require.Equal(t, `not known: there again, without the marker, are account "b"`, e.Left)
+	require.Contains(t, e.Advice, `A document was gone, and is there again without its marker: account "b". `)
+	b.Remove("accounts", "b")
+	restore()
 	b.end()
 }
 

@@ -109,6 +109,21 @@ func TestWhyAnAccountIsNone(t *testing.T) {
 	b.CheckBooks(bank.Balances(100))
 }
 
+// The server sets no marker in null. The refusal says which field that is, and who
+// repairs it, also when it is told again.
+func TestRefusalOfMarkersThatAreNull(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0)
+	b.SetField("accounts", "b", "pending", nil)
+	for range 2 {
+		_, err := b.Transfer(t.Context(), bank.Move("t", "a", "b", 10))
+		require.ErrorIs(t, err, transfer.ErrUnwritable)
+		require.ErrorContains(t, err, `PathNotViable; the field "pending" is null, or no document: see RepairPending`)
+	}
+	require.NoError(t, b.RepairPending(t.Context(), "", "b"))
+	b.CheckBooks(bank.Balances(100, 0))
+}
+
 func notANumber(t *testing.T) bson.Decimal128 {
 	t.Helper()
 	d, err := bson.ParseDecimal128("NaN")
