@@ -89,7 +89,8 @@ type Stats struct {
 	Undelivered int64
 	// Oldest is since when the oldest should have come to its end, by the server's clock:
 	// since it was created, could begin or was committed, or since its hold has expired.
-	// The Scheduled don't count, nor do the Held until they are Overdue.
+	// The Scheduled don't count, nor do holds until they expire: those that are Held, and
+	// those in StatePreparing whose process has died before everything was held.
 	// It is zero where there are no others.
 	Oldest time.Time
 }

@@ -134,6 +134,27 @@ func TestRecover(t *testing.T) {
 	require.Empty(t, b.MustAudit().Findings)
 }
 
+// A hold whose process died before all of it was held waits, as recovery leaves it alone
+// until it expires.
+func TestHoldThatIsNotHeldIsNotStalled(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0)
+	b.StallHold("begun", bank.HeldMark)
+	b.Silence("begun", 10*time.Minute)
+	d := atDesk(t, b.DB)
+	require.Equal(t, []string{"0 stalled, 0 holds expired"}, d.run("recover", "--dry-run").done().rows())
+	require.Empty(t, d.run("watch", "--json", "--looks", "1").done().document()["idle"])
+	require.Contains(t, d.run("recover").done().out, "found 0")
+
+	b.Expire("begun")
+	plan := d.run("recover", "--dry-run").done().rows()
+	require.Equal(t, "0 stalled, 1 hold expired", plan[0])
+	require.Regexp(t, "^begun Preparing expired ", plan[2])
+	require.Contains(t, d.run("recover").done().out, "found 1: 0 succeeded, 1 failed (1 of them expired holds)")
+	b.CheckBooks(bank.Balances(100, 0))
+	require.Empty(t, b.MustAudit().Findings)
+}
+
 // A marker that nobody settles is a finding, which the repair that it advises removes.
 func TestAuditAndRepair(t *testing.T) {
 	t.Parallel()

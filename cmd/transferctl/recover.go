@@ -90,7 +90,7 @@ func (p *program) planned(ctx context.Context, s *session) (recoveryView, error)
 	if view.Expired, err = s.Count(ctx, overdue); err != nil {
 		return view, err
 	}
-	view.Stalled = max(all-holds, 0)
+	view.Stalled = all - holds
 	for _, q := range []transfer.Query{stalled, overdue} {
 		for rec, err := range s.List(ctx, q) {
 			if err != nil && transfer.OutcomeOf(err) == transfer.InDoubt {
@@ -100,16 +100,29 @@ func (p *program) planned(ctx context.Context, s *session) (recoveryView, error)
 			if err != nil {
 				return view, err
 			}
-			if len(view.Transfers) == maxPlanned {
-				break
+			if rec.Held != !q.ExpiresBefore.IsZero() {
+				continue
 			}
-			if rec.Held == !q.ExpiresBefore.IsZero() {
+			if undecided(rec) && !rec.Held {
+				view.Stalled--
+				if rec.ExpiresAt.After(now) {
+					continue
+				}
+				view.Expired++
+			}
+			if len(view.Transfers) < maxPlanned {
 				view.Transfers = append(view.Transfers, viewOf(rec))
 			}
 		}
 	}
+	view.Stalled = max(view.Stalled, 0) // others go on meanwhile
 	return view, nil
 }
+
+// undecided reports whether a transfer is a hold that is neither posted nor voided. It
+// waits until it expires: also if its process has died before all of it was held, as the
+// caller may ask again.
+func undecided(rec transfer.Record) bool { return rec.Hold && rec.State == transfer.StatePreparing }
 
 func (v recoveryView) tellPlan(w *page) {
 	w.line("%d stalled, %s expired", v.Stalled, count(v.Expired, "hold"))
@@ -117,7 +130,7 @@ func (v recoveryView) tellPlan(w *page) {
 	for _, t := range v.Transfers {
 		why := "stalled since " + timeText(t.LastModified)
 		switch {
-		case t.Held:
+		case t.Hold && t.State == transfer.StatePreparing:
 			why = "expired " + timeText(t.ExpiresAt)
 		case t.Stuck != nil:
 			why += ", stuck: " + t.Stuck.Code + " " + t.Stuck.Account

@@ -131,8 +131,8 @@ func (l *looker) rates(ctx context.Context, x *sample) error {
 	return err
 }
 
-// records reads the first transfers that a query selects, but for holds that nobody has
-// to work on.
+// records reads the first transfers that a query selects, but for holds that wait for a
+// decision, or for their expiry.
 func (l *looker) records(ctx context.Context, q transfer.Query) (all []transfer.Record, err error) {
 	q.Limit = maxRead
 	for rec, err := range l.s.List(ctx, q) {
@@ -142,7 +142,7 @@ func (l *looker) records(ctx context.Context, q transfer.Query) (all []transfer.
 		case err != nil && transfer.OutcomeOf(err) == transfer.InDoubt: // one that can't be read: the audit tells
 		case err != nil:
 			return all, err
-		case !rec.Held || q.Stuck || q.Undelivered:
+		case !undecided(rec) || q.Stuck || q.Undelivered:
 			all = append(all, rec)
 		}
 	}

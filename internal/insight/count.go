@@ -74,8 +74,9 @@ func counted() bson.D {
 		committed  = inState(protocol.Committed)
 		rolledBack = inState(protocol.Rollback)
 		scheduled  = all(isDate("$notBefore"), bson.D{{Key: "$gt", Value: bson.A{"$notBefore", "$$NOW"}}})
-		held       = all(preparing, isTrue("$hold"), isTrue("$held"))
-		overdue    = all(held, isDate("$expiresAt"), bson.D{{Key: "$lte", Value: bson.A{"$expiresAt", "$$NOW"}}})
+		undecided  = all(preparing, isTrue("$hold"))
+		held       = all(undecided, isTrue("$held"))
+		expired    = all(undecided, isDate("$expiresAt"), bson.D{{Key: "$lte", Value: bson.A{"$expiresAt", "$$NOW"}}})
 		isStuck    = bson.D{{Key: "$gt", Value: bson.A{"$stuck", nil}}}
 	)
 	return bson.D{
@@ -84,11 +85,11 @@ func counted() bson.D {
 		{Key: "due", Value: countIf(all(initiated, not(scheduled)))},
 		{Key: "preparing", Value: countIf(all(preparing, not(held)))},
 		{Key: "held", Value: countIf(held)},
-		{Key: "overdue", Value: countIf(overdue)},
+		{Key: "overdue", Value: countIf(all(held, expired))},
 		{Key: "committed", Value: countIf(committed)},
 		{Key: "rollback", Value: countIf(rolledBack)},
 		{Key: "stuck", Value: countIf(isStuck)},
-		{Key: "oldest", Value: bson.D{{Key: "$min", Value: dueSince(scheduled, held, overdue, committed, rolledBack)}}},
+		{Key: "oldest", Value: bson.D{{Key: "$min", Value: dueSince(scheduled, undecided, expired, committed, rolledBack)}}},
 	}
 }
 
@@ -96,16 +97,18 @@ func counted() bson.D {
 // that waits for its time, or for somebody's decision.
 //
 //   - A hold that has run out: since then.
+//     Before that it waits, also if its process died before all of it was held: its
+//     caller may ask again, and recovery leaves it alone.
 //   - A committed one: since the commit.
 //     A hold may have been held for a month before that.
 //   - A hold that is given back: since it was written last, or first found to be stuck.
 //   - Any other: since it was created, or its time had come.
-func dueSince(scheduled, held, overdue, committed, rolledBack bson.D) bson.D {
+func dueSince(scheduled, undecided, expired, committed, rolledBack bson.D) bson.D {
 	begun := bson.D{{Key: "$max", Value: bson.A{"$createdAt", dateOrNull("$notBefore")}}}
 	written := bson.D{{Key: "$ifNull", Value: bson.A{"$stuckAt", "$lastModified"}}}
 	since := choose(begun,
-		overdue, "$expiresAt",
-		held, nil,
+		expired, "$expiresAt",
+		undecided, nil,
 		scheduled, nil,
 		committed, "$committedAt",
 		all(rolledBack, isTrue("$hold")), written,

@@ -81,6 +81,24 @@ func (b seen) requireAges(got transfer.Stats) {
 	b.requireStats(got, "all is as before")
 }
 
+// A hold whose process died before everything was held waits for its caller to ask again,
+// as recovery leaves it alone until it expires. It is due from then on.
+func TestStatsOfAHoldThatIsNotHeld(t *testing.T) {
+	t.Parallel()
+	b := newSeen(t, 1000, 0)
+	b.StallHold("t", bank.HeldMark)
+	b.SetField("transfers", "t", "createdAt", time.Now().Add(-72*time.Hour))
+	b.requireStats(transfer.Stats{Preparing: 1}, "its caller may ask again")
+	report, err := b.NewRecoverer().Recover(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, report.Found, "recovery leaves it alone")
+	b.Expire("t")
+	b.requireStats(transfer.Stats{Preparing: 1, Oldest: b.field("t", "expiresAt").Time()}, "since it has expired")
+	b.RecoverAll()
+	require.Zero(t, b.mustStats())
+	b.CheckBooks(bank.Balances(1000, 0))
+}
+
 // A hold that is given back is as old as that, and not as the hold, and a stuck one is as
 // old as its first try.
 func TestStatsOfAHoldThatIsGivenBack(t *testing.T) {
