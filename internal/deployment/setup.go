@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/inspection"
@@ -107,7 +108,9 @@ func (d *Deployment) createMissing(ctx context.Context) error {
 		return err
 	}
 	transfers := d.catalog.Transfers
-	_, err = transfers.Indexes().CreateMany(ctx, missing) // as long as it takes
+	// As long as it takes. A majority is enough, as for every write: by default the build
+	// waits for all voting members, and hangs while one of them is down.
+	_, err = transfers.Indexes().CreateMany(ctx, missing, options.CreateIndexes().SetCommitQuorumMajority())
 	refused := wire.ServerErrorOf(err, "createIndex", wire.NamespaceOf(transfers))
 	switch wire.CommandCode(err) {
 	case wire.CodeIndexOptions, wire.CodeIndexKeys, wire.CodeCannotIndex:

@@ -54,6 +54,21 @@ func TestSetupIsIdempotent(t *testing.T) {
 	b.Has("accounts", storetest.Account("alice", nil))
 }
 
+// Setup's indexes wait for a majority, and not for a member that is down.
+func TestIndexesNeedAMajority(t *testing.T) {
+	t.Parallel()
+	b := storetest.New(t)
+	require.NoError(t, b.Store.Setup(t.Context()))
+	var quorums []string
+	for _, command := range b.Log.Take() {
+		if command.Name == "createIndexes" {
+			quorum, _ := command.Body.Lookup("commitQuorum").StringValueOK()
+			quorums = append(quorums, quorum)
+		}
+	}
+	assert.Equal(t, []string{"majority"}, quorums)
+}
+
 func indexes(b *storetest.Bank, collection string) map[string]string {
 	b.T.Helper()
 	specs, err := b.DB.Collection(collection).Indexes().ListSpecifications(b.T.Context())

@@ -22,7 +22,7 @@ func (c command) manage(verb string) (bson.D, error) {
 	case "listIndexes":
 		return c.with(c.listIndexes, "cursor")
 	case "createIndexes":
-		return c.with(c.createIndexes, "indexes")
+		return c.with(c.createIndexes, "indexes", "commitQuorum")
 	}
 	return nil, refuse(codeCommandNotFound, "no such command: '%s'", verb)
 }
