@@ -150,6 +150,13 @@ func (d *Deployment) requireComplete(ctx context.Context) error {
 				collections.ErrUnsupported, d.recordsNamespace(), c.Namespace, c.Address(), advice)
 		}
 	}
+	switch declared, err := d.retention.IsDeclared(ctx); {
+	case err != nil:
+		return err
+	case !declared:
+		return fmt.Errorf("%w: nothing in %s records that the retention of this process is in use: %s",
+			collections.ErrUnsupported, wire.NamespaceOf(collections.RetentionCollection(d.catalog.Transfers)), advice)
+	}
 	missing, err := d.inspector.MissingIndexes(ctx)
 	if err != nil || len(missing) == 0 {
 		return err

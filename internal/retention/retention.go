@@ -101,6 +101,20 @@ func (r *Retention) Declare(ctx context.Context) error {
 	return r.store(limited, declaration{r.keep, now, owing})
 }
 
+// IsDeclared reports whether a majority has stored that this retention is in use.
+func (r *Retention) IsDeclared(ctx context.Context) (bool, error) {
+	if r.keep == 0 || r.declared.Load() {
+		return true, nil
+	}
+	limited, cancel := context.WithTimeout(ctx, wire.CommandLimit)
+	defer cancel()
+	_, err := wire.FindID(limited, r.majority, r.keep.Milliseconds())
+	if wire.NotFound(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // store writes a declaration.
 func (r *Retention) store(ctx context.Context, d declaration) error {
 	v := wire.UpdateAll(ctx, r.commands, []declaration{d}).Verdicts[0]

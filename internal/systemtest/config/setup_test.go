@@ -111,6 +111,21 @@ func TestCheckMissesWhatSetupMakes(t *testing.T) {
 	}
 }
 
+// Check misses the record of a retention that no process has been given so far.
+// A service may lack the right to write it.
+func TestCheckMissesTheRetention(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t).WithIndexes()
+	kept := b.NewCoordinator(b.DB, transfer.WithRetention(2*time.Hour))
+	err := kept.Check(t.Context())
+	require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment)
+	require.ErrorContains(t, err, "transfers.retention")
+	require.ErrorContains(t, err, "run Setup once")
+	require.NoError(t, b.Check(t.Context()))
+	require.NoError(t, kept.Setup(t.Context()))
+	require.NoError(t, b.NewCoordinator(b.DB, transfer.WithRetention(2*time.Hour)).Check(t.Context()))
+}
+
 // An index of the user's with the name of one of the library's is reported by that name.
 // An equal index under another name serves as well.
 func TestIndexesOfTheUsers(t *testing.T) {
