@@ -280,7 +280,7 @@ func (cs *calls) wait(ctx context.Context) error {
 }
 
 // Healthy reports whether this Coordinator can work: the servers of all its collections
-// answer, and a [Coordinator.Run] that was started still works.
+// answer and are primaries, and a [Coordinator.Run] that was started still works.
 // That is more than that it has not returned: it has lately found out what there is to
 // do, and done it; and where it delivers events, it has lately found out which are due.
 // A handler that fails is no reason.

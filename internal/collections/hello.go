@@ -1,6 +1,7 @@
 package collections
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,8 @@ type HelloAnswer struct {
 	SetName string `bson:"setName"`
 	// Message identifies a mongos.
 	Message string `bson:"msg"`
+	// Primary says that the server accepts writes. A mongos always does.
+	Primary bool `bson:"isWritablePrimary"`
 	// MaxWireVersion stands for the server's version.
 	MaxWireVersion int `bson:"maxWireVersion"`
 	// LocalTime is what the server's clock shows.
@@ -62,7 +65,7 @@ func (c *Catalog) ServersAnswer(ctx context.Context) error {
 		all.Go(func() {
 			answer, err := Hello(ctx, each.Commands)
 			if err == nil {
-				err = answer.Supported()
+				err = cmp.Or(answer.Supported(), answer.writable())
 			}
 			if err != nil {
 				mu.Lock()
@@ -73,6 +76,15 @@ func (c *Catalog) ServersAnswer(ctx context.Context) error {
 	}
 	all.Wait()
 	return failure
+}
+
+// writable returns an error for a member that is not the primary. The driver asks one
+// where it was just replaced, and where directConnection keeps a client with it.
+func (h HelloAnswer) writable() error {
+	if h.Primary || h.Routed() {
+		return nil
+	}
+	return errors.New("it is not the primary: if that lasts, take directConnection out of the connection string")
 }
 
 // Supported refuses servers without majority writes or too old ones.

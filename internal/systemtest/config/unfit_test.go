@@ -12,6 +12,28 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
+// Healthy reports a member that is not the primary: with directConnection a client stays
+// with it, reads what is old, and can't write.
+func TestMemberThatIsNoPrimaryIsNotHealthy(t *testing.T) {
+	t.Parallel()
+	for _, primary := range []bool{true, false} {
+		server := newFakeServer(t, bson.D{
+			{Key: "setName", Value: "rs0"}, {Key: "hosts", Value: bson.A{"127.0.0.1:27017"}},
+			{Key: "helloOk", Value: true}, {Key: "ismaster", Value: primary}, {Key: "isWritablePrimary", Value: primary},
+			{Key: "secondary", Value: !primary}, {Key: "minWireVersion", Value: 0}, {Key: "maxWireVersion", Value: 17},
+			{Key: "maxBsonObjectSize", Value: 16 << 20}, {Key: "maxMessageSizeBytes", Value: 48_000_000},
+			{Key: "maxWriteBatchSize", Value: 100_000},
+		})
+		err := server.coordinator(t).Healthy(t.Context())
+		if primary {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, "it is not the primary")
+			require.ErrorContains(t, err, "directConnection")
+		}
+	}
+}
+
 // Every call refuses a server that can't keep the promises, with a text that says what to
 // do, before any command but hello.
 func TestUnfitServersAreRefused(t *testing.T) {
