@@ -42,6 +42,8 @@ type Account struct {
 	Currency string
 	// Metadata is the user's own.
 	// OpenAccount stores it, and UpdateAccount replaces it.
+	// It is read back as the driver decodes it, also from OpenAccount: see
+	// [Request].Metadata.
 	// It has at most 65,536 bytes, and docs/limits.md says which keys.
 	// Defaults to nil: none.
 	Metadata map[string]any
@@ -175,13 +177,13 @@ func (l *Ledger) Open(ctx context.Context, a Account) (Account, error) {
 	if err != nil {
 		return Account{}, err
 	}
-	return l.account(stored, a.Metadata), nil
+	return l.account(stored, decodeMetadata(stored.Metadata)), nil
 }
 
 // plan checks an account to be opened.
 func (l *Ledger) plan(a Account) (document.Account, error) {
 	stored := document.Account{
-		ID: a.ID, Balance: a.Balance.exact, Floor: a.Floor.exact, NoFloor: a.NoFloor,
+		ID: document.IDCodec(l.coordinator.settings.ids).Canonical(a.ID), Balance: a.Balance.exact, Floor: a.Floor.exact, NoFloor: a.NoFloor,
 		Currency: a.Currency, Frozen: a.Frozen,
 		Reserved: money.Zero(a.Balance.exact.Kind()), Incoming: money.Zero(a.Balance.exact.Kind()),
 	}

@@ -176,3 +176,17 @@ func TestAccountsOfALedger(t *testing.T) {
 		require.ErrorContains(t, err, says)
 	}
 }
+
+// OpenAccount returns an account as it is read back.
+func TestOpenAccountReturnsWhatIsStored(t *testing.T) {
+	t.Parallel()
+	b := bank.NewWith(t, []transfer.Option{transfer.WithAccountIDs(transfer.ObjectIDs)})
+	opened, err := b.OpenAccount(t.Context(), transfer.Account{
+		ID: "0123456789ABCDEF01234567", Metadata: map[string]any{"n": 1, "at": time.Unix(1, 0), "in": map[string]any{"a": "b"}},
+	})
+	require.NoError(t, err)
+	read, err := b.GetAccount(t.Context(), opened.ID)
+	require.NoError(t, err)
+	require.Equal(t, read, opened)
+	require.Equal(t, "0123456789abcdef01234567", opened.ID)
+}
