@@ -261,7 +261,7 @@ type updating struct {
 	id      string
 	change  accounts.Change
 	sent    []protocol.Fence // the new fences of what was sent so far
-	unsure  *protocol.Fence  // the account's when a change was sent whose answer is not known
+	unsure  *protocol.Fence  // what the latest change expected whose answer is not known
 	made    *document.View   // as it is after the change, once that is known to be stored
 	account document.Account // the same, as it is shown
 }

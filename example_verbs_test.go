@@ -389,29 +389,6 @@ func ExampleCoordinator_Submit() {
 	// tomorrow Fail paid in cash
 }
 
-// inTheMiddle makes a transfer look as if its process had died after it was committed,
-// and deletes an account, which it returns.
-// The transfer must have reached StateSuccess: a coordinator that is still at work on it
-// would finish it again.
-func inTheMiddle(ctx context.Context, db *mongo.Database, id, account string) (bson.Raw, error) {
-	open := bson.D{{Key: "$set", Value: bson.D{{Key: "state", Value: "Committed"}, {Key: "open", Value: true}}}}
-	over := bson.D{{Key: "_id", Value: id}, {Key: "state", Value: "Success"}}
-	opened, err := db.Collection("transfers").UpdateOne(ctx, over, open)
-	switch {
-	case err != nil:
-		return nil, err
-	case opened.MatchedCount == 0:
-		return nil, fmt.Errorf("the transfer %s has not reached Success", id)
-	}
-	due := bson.D{
-		{Key: "$set", Value: bson.D{{Key: "pending." + id, Value: int64(6_000)}}}, {Key: "$inc", Value: bson.D{{Key: "balance", Value: -6_000}}},
-	}
-	if _, err := db.Collection("accounts").UpdateByID(ctx, account, due); err != nil {
-		return nil, err
-	}
-	return db.Collection("accounts").FindOneAndDelete(ctx, bson.D{{Key: "_id", Value: account}}).Raw()
-}
-
 // The transfer moves the money that is there, up to the amount, and the record says how
 // much it was. Where there is nothing to move, the transfer is refused.
 func ExampleRequest_atMost() {
@@ -500,4 +477,23 @@ func ExampleAmount_MarshalJSON() {
 	fmt.Println(string(text), err)
 	// Output:
 	// {"balance":"9007199254740993","price":"12.50","units":6000} <nil>
+}
+
+// inTheMiddle makes a transfer look as if its process had died after it was committed,
+// and deletes an account, which it returns.
+// The transfer must have reached StateSuccess: a coordinator that is still at work on it
+// would finish it again.
+func inTheMiddle(ctx context.Context, db *mongo.Database, id, account string) (bson.Raw, error) {
+	open := bson.D{{Key: "$set", Value: bson.D{{Key: "state", Value: "Committed"}, {Key: "open", Value: true}}}}
+	over := bson.D{{Key: "_id", Value: id}, {Key: "state", Value: "Success"}}
+	if err := db.Collection("transfers").FindOneAndUpdate(ctx, over, open).Err(); err != nil {
+		return nil, fmt.Errorf("a transfer %s in Success: %w", id, err)
+	}
+	due := bson.D{
+		{Key: "$set", Value: bson.D{{Key: "pending." + id, Value: int64(6_000)}}}, {Key: "$inc", Value: bson.D{{Key: "balance", Value: -6_000}}},
+	}
+	if _, err := db.Collection("accounts").UpdateByID(ctx, account, due); err != nil {
+		return nil, err
+	}
+	return db.Collection("accounts").FindOneAndDelete(ctx, bson.D{{Key: "_id", Value: account}}).Raw()
 }

@@ -54,6 +54,52 @@ func (ls *lines) leave(id string) {
 	}
 }
 
+// turn is the right of one caller in this process to reverse a transfer.
+// Others of this process wait for it, and not for the document: they come in the order in
+// which they ask, and cost the server nothing meanwhile.
+type turn struct {
+	c    *Coordinator
+	id   string
+	line *line
+	mine bool
+}
+
+// newTurn joins the callers who reverse a transfer.
+// It has to be left again.
+func (c *Coordinator) newTurn(id string) *turn {
+	return &turn{c: c, id: id, line: c.originals.join(id)}
+}
+
+// isFree takes the turn if no other caller has it.
+func (t *turn) isFree() bool {
+	select {
+	case t.line.turn <- struct{}{}:
+		t.mine = true
+	default:
+	}
+	return t.mine
+}
+
+// await waits for the turn.
+func (t *turn) await(ctx context.Context) error {
+	select {
+	case t.line.turn <- struct{}{}:
+		t.mine = true
+		return nil
+	case <-ctx.Done():
+	case <-t.c.engine.Closing():
+	}
+	return t.c.stopped(ctx)
+}
+
+// leave gives the turn to the next caller.
+func (t *turn) leave() {
+	if t.mine {
+		<-t.line.turn
+	}
+	t.c.originals.leave(t.id)
+}
+
 // follow waits for a transfer that another execution runs, here or elsewhere.
 // It runs the transfer itself where it is its turn and the transfer still waits for a
 // worker, has stalled, or was never stored.

@@ -1,0 +1,111 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/systemtest/bank"
+	"github.com/mongotransfer/transfer/internal/wire"
+)
+
+// A change takes effect once, even if a read after it fails, or its answer is lost:
+// whoever has seen it, and has changed the account since, is not overwritten.
+func TestUpdateAccountTakesEffectOnce(t *testing.T) {
+	t.Parallel()
+	for name, w := range map[string]*bank.Wire{
+		"a read after the change fails": {Of: bank.Reads, To: "transfers", What: bank.Lost},
+		"the answer is lost":            {Of: bank.Writes, To: "accounts", What: bank.AnswerLost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := bank.New(t, 100, 0)
+			b.MustHold("held", 10, time.Hour)
+			mustUpdate(t, b.Coordinator, "a", frozen(true))
+			w.Idle, w.Also = true, allButTwo(bank.Lost)
+			c := b.NewCoordinator(b.Through(w.Client()))
+			mustUpdate(t, c, "b", frozen(false)) // what it asks a server first is asked
+			w.SetIdle(false)
+			told := make(chan error, 1)
+			go func() {
+				_, err := c.UpdateAccount(t.Context(), "a", frozen(false))
+				told <- err
+			}()
+			bank.Until(t, time.Millisecond, func() (bool, error) {
+				a, err := b.GetAccount(t.Context(), "a")
+				return !a.Frozen, err
+			})
+			mustUpdate(t, b.Coordinator, "a", frozen(true))
+			if w.What == bank.Lost { // the driver tries it again, until the command's time is over
+				over, cancel := context.WithTimeout(t.Context(), wire.CommandLimit+time.Second)
+				<-over.Done()
+				cancel()
+			}
+			w.SetIdle(true)
+			err := <-told
+			require.True(t, w.HasStruck())
+			if w.What == bank.Lost {
+				require.NoError(t, err)
+			} else {
+				require.ErrorIs(t, err, transfer.ErrInDoubt)
+				require.Equal(t, transfer.InDoubt, transfer.OutcomeOf(err))
+			}
+			a, err := b.GetAccount(t.Context(), "a")
+			require.NoError(t, err)
+			require.True(t, a.Frozen, "it was frozen by who has seen that it was not")
+			_, err = b.Void(t.Context(), "held")
+			require.NoError(t, err)
+			b.CheckBooks(bank.Balances(100, 0))
+		})
+	}
+}
+
+// allButTwo has a fault strike all messages but the first two.
+func allButTwo(what bank.Fault) map[int]bank.Fault {
+	faults := map[int]bank.Fault{}
+	for n := 2; n < 1000; n++ {
+		faults[n] = what
+	}
+	return faults
+}
+
+// Where the answer to an opening is lost, and the account was changed since, it is not
+// known who has opened it.
+func TestOpenAccountIsChangedBeforeItsAnswer(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t)
+	w := &bank.Wire{Of: bank.Writes, To: "accounts", What: bank.AnswerLost, Idle: true}
+	w.Also = allButTwo(bank.Lost)
+	w.Also[1] = bank.Lost
+	c := b.NewCoordinator(b.Through(w.Client()))
+	_, err := c.OpenAccount(t.Context(), transfer.Account{ID: "first"})
+	require.NoError(t, err)
+	w.SetIdle(false)
+	told := make(chan error, 1)
+	go func() {
+		_, err := c.OpenAccount(t.Context(), transfer.Account{ID: "a"})
+		told <- err
+	}()
+	bank.Until(t, time.Millisecond, func() (bool, error) {
+		_, err := b.GetAccount(t.Context(), "a")
+		if errors.Is(err, transfer.ErrAccountNotFound) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+	mustUpdate(t, b.Coordinator, "a", frozen(true))
+	w.SetIdle(true)
+	err = <-told
+	require.True(t, w.HasStruck())
+	require.ErrorIs(t, err, transfer.ErrInDoubt)
+	require.ErrorIs(t, err, transfer.ErrAccountExists)
+	require.Equal(t, transfer.InDoubt, transfer.OutcomeOf(err))
+	_, err = c.OpenAccount(t.Context(), transfer.Account{ID: "a"})
+	require.ErrorIs(t, err, transfer.ErrAccountExists)
+	require.Equal(t, transfer.Unchanged, transfer.OutcomeOf(err))
+	b.CheckBooks(map[string]int64{"first": 0, "a": 0})
+}
