@@ -117,8 +117,13 @@ func (c *Coordinator) GetAccount(ctx context.Context, id string) (Account, error
 //   - ErrAccountNotFound: there is no such account.
 //   - ErrAmountKind: its balance is no exact number, so it is no account.
 //   - ErrInvalidRequest: this can't be an account's ID.
-//   - ErrInDoubt: call again.
+//   - ErrInDoubt: it is not known whether it was closed. Call again.
+//     Where ErrInDoubt wraps another error, that was found after an answer was lost.
 //   - all others: as [Coordinator.OpenAccount].
+//
+// A call closes the account once.
+// A message of a call that has returned closes nothing once a later call has returned:
+// see [Coordinator.UpdateAccount].
 func (c *Coordinator) CloseAccount(ctx context.Context, id string) error {
 	return c.defaultLedger().Close(ctx, id)
 }
@@ -156,11 +161,9 @@ func (l *Ledger) Open(ctx context.Context, a Account) (Account, error) {
 		return Account{}, err
 	}
 	token := bson.NewObjectID() // of this account's fence, and of this very call
-	var unsure bool             // an insert was sent whose answer is not known
 	err = l.untilKnown(ctx, a.ID, func(ctx context.Context) try {
 		result, err := l.coordinator.accounts.Open(ctx, l.name, stored, token)
 		if result != protocol.NotMatched {
-			unsure = unsure || result == protocol.Unknown
 			return try{result == protocol.Applied, result, err}
 		}
 		status, err := l.coordinator.accounts.Status(ctx, l.name, a.ID)
@@ -169,8 +172,6 @@ func (l *Ledger) Open(ctx context.Context, a Account) (Account, error) {
 			return try{false, protocol.Unknown, err}
 		case status.OpenedWith(token):
 			return try{true, protocol.Applied, nil}
-		case unsure: // it may have opened it, and somebody has replaced the fence since
-			return try{true, protocol.Unknown, withCause(ErrInDoubt, ErrAccountExists)}
 		}
 		return try{true, protocol.Failed, ErrAccountExists}
 	})
@@ -258,46 +259,40 @@ func (l *Ledger) account(stored document.Account, metadata map[string]any) Accou
 func (l *Ledger) Close(ctx context.Context, id string) error {
 	closing := closing{coordinator: l.coordinator, until: l.coordinator.now().Add(clearPatience)}
 	defer closing.end()
-	return l.change(ctx, id, l.coordinator.accounts.Close, closing.judge)
+	return l.setClosed(ctx, id, true, closing.judge)
 }
 
 // Reopen opens a closed account of this ledger again: see [Coordinator.ReopenAccount].
 func (l *Ledger) Reopen(ctx context.Context, id string) error {
-	return l.change(ctx, id, l.coordinator.accounts.Reopen, func(_ context.Context, status accounts.Status) (done bool, err error) {
+	return l.setClosed(ctx, id, false, func(_ context.Context, status accounts.Status) (done bool, err error) {
+		if status.Closed && status.Malformed {
+			return true, ErrAmountKind
+		}
 		return !status.Closed, nil
 	})
 }
 
-// change performs a conditional change of an account.
-// Where it does not match, a deciding read is judged: that says whether there is an
-// answer, and which.
-func (l *Ledger) change(
-	ctx context.Context, id string,
-	write func(ctx context.Context, ledger, id string) (protocol.Result, error),
-	judge func(context.Context, accounts.Status) (done bool, err error),
+// setClosed closes or reopens an account, unless its status says that there is an answer
+// already.
+func (l *Ledger) setClosed(
+	ctx context.Context, id string, closed bool, judge func(context.Context, accounts.Status) (done bool, err error),
 ) error {
 	if err := l.checkID(id); err != nil {
 		return err
 	}
-	return l.untilKnown(ctx, id, func(ctx context.Context) try {
-		result, err := write(ctx, l.name, id)
-		if result != protocol.NotMatched {
-			return try{result == protocol.Applied, result, err}
-		}
-		status, err := l.coordinator.accounts.Status(ctx, l.name, id)
-		switch {
-		case err != nil:
-			return try{false, protocol.NotSent, err}
-		case !status.Found:
-			return try{true, protocol.Failed, ErrAccountNotFound}
-		}
-		done, err := judge(ctx, status)
-		return try{done, protocol.NotMatched, err}
-	})
+	u := updating{ledger: l, id: id, change: accounts.Change{Closed: &closed}}
+	u.judge = func(ctx context.Context, view document.View) (done bool, err error) {
+		return judge(ctx, accounts.StatusOf(view))
+	}
+	return l.untilKnown(ctx, id, u.once)
 }
 
 // untilKnown repeats a write to an account until it is done, or the server refuses it, or
 // the call is given up.
+//
+// What speaks against the write says nothing of an earlier one whose answer was lost:
+// that may have been carried out, or may be still.
+// So after such a one there is doubt.
 func (l *Ledger) untilKnown(ctx context.Context, id string, write func(context.Context) try) error {
 	if err := l.coordinator.ready(ctx, document.Address{Name: l.name}); err != nil {
 		return err
@@ -316,7 +311,7 @@ func (l *Ledger) untilKnown(ctx context.Context, id string, write func(context.C
 		case t.done && t.err == nil:
 			return nil
 		case t.done:
-			return aboutAccount(id, t.err)
+			return aboutAccount(id, tries.doubt(t.err))
 		case t.result == protocol.Failed:
 			return tries.err(aboutAccount(id, fmt.Errorf("it could not be written: %w", named(t.err))))
 		}

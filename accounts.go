@@ -209,10 +209,21 @@ func (l *Ledger) Update(ctx context.Context, id string, change AccountChange) (A
 		return l.Get(ctx, id)
 	}
 	u := updating{ledger: l, id: id, change: planned}
-	if err := l.untilKnown(ctx, id, u.once); err != nil {
+	u.judge = func(_ context.Context, view document.View) (done bool, err error) {
+		err = u.check(view)
+		return err != nil, err
+	}
+	var shown document.Account
+	err = l.untilKnown(ctx, id, func(ctx context.Context) (t try) {
+		if t = u.once(ctx); t.result == protocol.Applied {
+			shown, t = u.show(ctx)
+		}
+		return t
+	})
+	if err != nil {
 		return Account{}, err
 	}
-	return l.account(u.account, decodeMetadata(u.account.Metadata)), nil
+	return l.account(shown, decodeMetadata(shown.Metadata)), nil
 }
 
 // empty reports whether the change leaves everything as it is.
@@ -255,15 +266,16 @@ func checkFloor(id string, floor money.Amount) error {
 	return nil
 }
 
-// updating is an UpdateAccount under way.
+// updating is a change of an account under way.
 type updating struct {
-	ledger  *Ledger
-	id      string
-	change  accounts.Change
-	sent    []protocol.Fence // the new fences of what was sent so far
-	unsure  *protocol.Fence  // what the latest change expected whose answer is not known
-	made    *document.View   // as it is after the change, once that is known to be stored
-	account document.Account // the same, as it is shown
+	ledger *Ledger
+	id     string
+	change accounts.Change
+	// judge reports whether a document that was read answers the call.
+	judge  func(context.Context, document.View) (done bool, err error)
+	sent   []protocol.Fence // the new fences of what was sent so far
+	unsure *protocol.Fence  // what the latest change expected whose answer is not known
+	made   *document.View   // as it is after the change, once that is known to be stored
 }
 
 // errChangedSince means that it can't be told any more whether a change was made.
@@ -271,6 +283,7 @@ var errChangedSince = errors.New("others have changed it since")
 
 // once reads the account's fence and changes the account where it still has that.
 // A fence that was sent shows that the account was changed, and the answer lost.
+// The result is Applied once the change is known to be stored.
 //
 // The change takes effect once.
 // Where the answer is lost, it is made again only while the account has the fence that it
@@ -281,7 +294,7 @@ var errChangedSince = errors.New("others have changed it since")
 //  3. A finds B's fence. To unfreeze her again would undo what B was answered.
 func (u *updating) once(ctx context.Context) try {
 	if u.made != nil {
-		return u.changed(ctx, *u.made)
+		return try{true, protocol.Applied, nil}
 	}
 	stored := u.ledger.coordinator.accounts
 	view, err := stored.ReadDeciding(ctx, u.ledger.name, u.id)
@@ -291,23 +304,25 @@ func (u *updating) once(ctx context.Context) try {
 	case !view.Found():
 		return try{true, protocol.Failed, ErrAccountNotFound}
 	case slices.Contains(u.sent, view.Fence()):
-		return u.changed(ctx, view)
-	case u.unsure != nil && view.Fence() != *u.unsure:
-		return try{true, protocol.Unknown, withCause(ErrInDoubt, errChangedSince)}
+		u.made = &view
+		return try{true, protocol.Applied, nil}
 	}
-	if err := u.check(view); err != nil {
-		return try{true, protocol.Failed, err}
+	if done, err := u.judge(ctx, view); done || err != nil {
+		return try{done, protocol.NotMatched, err}
+	}
+	if u.unsure != nil && view.Fence() != *u.unsure {
+		return try{true, protocol.Unknown, withCause(ErrInDoubt, errChangedSince)}
 	}
 	token, fence := bson.NewObjectID(), view.Fence()
 	u.sent = append(u.sent, document.FenceOfToken(token))
 	after, result, err := stored.Change(ctx, u.ledger.name, u.id, fence, u.change, token)
 	if result == protocol.Applied {
-		return u.changed(ctx, after)
+		u.made = &after
 	}
 	if result == protocol.Unknown {
 		u.unsure = &fence
 	}
-	return try{false, result, err}
+	return try{result == protocol.Applied, result, err}
 }
 
 // check refuses a document that is no account, or whose balance is of another kind than
@@ -324,19 +339,17 @@ func (u *updating) check(view document.View) error {
 	return nil
 }
 
-// changed answers with the account as it was read after the change.
-// The change is stored: it is not made again, and a failure to read what is in flight
-// leaves doubt.
-func (u *updating) changed(ctx context.Context, view document.View) try {
-	u.made = &view
-	account, answered, err := u.ledger.coordinator.accounts.Shown(ctx, view)
+// show reads what is in flight on the account as it was read after the change.
+// The change is stored: it is not made again, and a failure leaves doubt.
+func (u *updating) show(ctx context.Context) (document.Account, try) {
+	account, answered, err := u.ledger.coordinator.accounts.Shown(ctx, *u.made)
 	switch {
 	case err == nil:
-		u.account = account
+		return account, try{answered, protocol.Unknown, nil}
 	case answered:
-		err = withCause(ErrInDoubt, fmt.Errorf("%w: %w", ErrAmountKind, err))
+		return account, try{true, protocol.Unknown, withCause(ErrInDoubt, fmt.Errorf("%w: %w", ErrAmountKind, err))}
 	case lasting(err):
-		return try{true, protocol.Unknown, withCause(ErrInDoubt, err)}
+		return account, try{true, protocol.Unknown, withCause(ErrInDoubt, err)}
 	}
-	return try{answered, protocol.Unknown, err}
+	return account, try{false, protocol.Unknown, err}
 }

@@ -55,6 +55,14 @@ func (r *retry) record(t try) {
 	r.cause = t.err
 }
 
+// doubt adds ErrInDoubt to an error where something was sent whose answer is not known.
+func (r *retry) doubt(err error) error {
+	if r.sent {
+		return withCause(ErrInDoubt, err)
+	}
+	return err
+}
+
 // err returns the error of a call that is given up, or that the server refuses.
 // The given error says more than the latest cause, where it is not nil.
 func (r *retry) err(err error) error {

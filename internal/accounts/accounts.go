@@ -80,8 +80,13 @@ type Status struct {
 // Status returns an account's status by a linearizable read.
 func (a *Accounts) Status(ctx context.Context, ledger, id string) (Status, error) {
 	stored, err := a.ReadDeciding(ctx, ledger, id)
-	if err != nil || !stored.Found() {
-		return Status{}, err
+	return StatusOf(stored), err
+}
+
+// StatusOf returns the status that a document shows.
+func StatusOf(stored document.View) Status {
+	if !stored.Found() {
+		return Status{}
 	}
 	balance, err := stored.Balance()
 	return Status{
@@ -92,7 +97,7 @@ func (a *Accounts) Status(ctx context.Context, ledger, id string) (Status, error
 		Empty:     err == nil && balance.Sign() == 0,
 		Malformed: err != nil || !stored.HasMap(),
 		Fence:     stored.Fence(),
-	}, nil
+	}
 }
 
 // OpenedWith reports whether the account was opened with this token, and not changed
@@ -132,28 +137,6 @@ func (a *Accounts) Open(
 		doc = append(doc, bson.E{Key: "metadata", Value: account.Metadata})
 	}
 	return wire.InsertOne(wire.Detached(ctx), a.catalog.Ledgers[ledger].Commands, doc)
-}
-
-// Close closes an open account that has no marker and no money. It may have done marks.
-func (a *Accounts) Close(ctx context.Context, ledger, id string) (protocol.Result, error) {
-	fields := a.catalog.Fields
-	noArray := bson.E{Key: "$not", Value: bson.D{{Key: "$type", Value: "array"}}}
-	condition := bson.D{
-		{Key: fields.Closed, Value: bson.D{{Key: "$ne", Value: true}}},
-		{Key: "$expr", Value: document.NothingReserved(fields.Pending)},
-		{Key: fields.Balance, Value: bson.D{
-			{Key: "$type", Value: document.NumberTypes(money.Whole, money.Decimal)}, {Key: "$eq", Value: int64(0)}, noArray,
-		}},
-	}
-	return a.Update(ctx, ledger, id, condition, bson.D{{Key: "$set", Value: bson.D{{Key: fields.Closed, Value: true}}}})
-}
-
-// Reopen opens a closed account again.
-func (a *Accounts) Reopen(ctx context.Context, ledger, id string) (protocol.Result, error) {
-	closed := a.catalog.Fields.Closed
-	return a.Update(ctx, ledger, id,
-		bson.D{{Key: closed, Value: true}},
-		bson.D{{Key: "$unset", Value: bson.D{{Key: closed, Value: ""}}}})
 }
 
 // Update updates an account's document if it meets a condition.

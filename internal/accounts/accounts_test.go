@@ -120,7 +120,8 @@ func TestCloseAndReopen(t *testing.T) {
 		"a little money":     {bson.M{"balance": decimal(t, "0.000000000001")}, false},
 		"transfer in flight": {bson.M{"pending": bson.M{"order": int64(5)}}, false},
 		"effect in flight":   {bson.M{"pending": bson.M{"order": int64(0)}}, false},
-		"closed":             {bson.M{"closed": true}, false},
+		"closed":             {bson.M{"closed": true}, true},
+		"another fence":      {bson.M{"fence": bson.NewObjectID()}, false},
 	} {
 		document := storetest.Account(name, bson.M{"balance": int64(0)})
 		for key, value := range row.changes {
@@ -130,32 +131,40 @@ func TestCloseAndReopen(t *testing.T) {
 			}
 		}
 		b.Put(document)
-		result, err := b.Store.Close(t.Context(), "", name)
-		require.NoError(t, err)
+		fence, token := storetest.Fence0(), bson.NewObjectID()
+		result := setClosed(b, name, true, fence, token)
 		if !row.closes {
 			assert.Equal(t, protocol.NotMatched, result, name)
 			b.Has("accounts", document)
 			continue
 		}
 		require.Equal(t, protocol.Applied, result, name)
-		document["closed"] = true
+		document["closed"], document["fence"] = true, token
 		b.Has("accounts", document)
+		require.Equal(t, protocol.NotMatched, setClosed(b, name, true, fence, bson.NewObjectID()), "the same message, again")
 		status, err := b.Store.Status(t.Context(), "", name)
 		require.NoError(t, err)
 		assert.True(t, status.Found && status.Closed && status.Empty && status.Markers == 0, name)
 		w := b.Attempt("order", b.Leg(name, 1))
 		assert.Equal(t, protocol.NotMatched, b.On(w, b.Ready(w)[0]).Result, "a closed account takes a credit")
-		for _, want := range []protocol.Result{protocol.Applied, protocol.NotMatched} {
-			result, err = b.Store.Reopen(t.Context(), "", name)
-			require.NoError(t, err)
-			assert.Equal(t, want, result)
-		}
+		fence, token = token, bson.NewObjectID()
+		require.Equal(t, protocol.Applied, setClosed(b, name, false, fence, token))
+		require.Equal(t, protocol.NotMatched, setClosed(b, name, false, fence, bson.NewObjectID()), "the same message, again")
 		delete(document, "closed")
+		document["fence"] = token
 		b.Has("accounts", document)
 	}
 	status, err := b.Store.Status(t.Context(), "", "nobody")
 	require.NoError(t, err)
 	assert.Equal(t, accounts.Status{}, status)
+}
+
+// setClosed closes or reopens an account that has a fence.
+func setClosed(b *storetest.Bank, id string, closed bool, fence, token bson.ObjectID) protocol.Result {
+	b.T.Helper()
+	_, result, err := b.Store.Change(b.T.Context(), "", id, document.FenceOfToken(fence), accounts.Change{Closed: &closed}, token)
+	require.NoError(b.T, err)
+	return result
 }
 
 // An account whose markers are not a map is not read and not closed, even without money.
@@ -171,9 +180,7 @@ func TestGarbledMarkers(t *testing.T) {
 		assert.True(t, found)
 		require.ErrorIs(t, err, document.ErrGarbled, what)
 		for _, id := range []string{what, "empty, " + what} {
-			result, err := b.Store.Close(t.Context(), "", id)
-			require.NoError(t, err)
-			assert.Equal(t, protocol.NotMatched, result, id)
+			assert.Equal(t, protocol.NotMatched, setClosed(b, id, true, storetest.Fence0(), bson.NewObjectID()), id)
 			status, err := b.Store.Status(t.Context(), "", id)
 			require.NoError(t, err)
 			assert.True(t, status.Malformed, id)

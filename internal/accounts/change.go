@@ -19,6 +19,10 @@ type Change struct {
 	NoFloor bool
 	// Frozen says whether the account is frozen. nil leaves it as it is.
 	Frozen *bool
+	// Closed says whether the account is closed. nil leaves it as it is.
+	// An account is closed only where it has no marker and no money. It may have done
+	// marks.
+	Closed *bool
 	// Metadata replaces the metadata where Replaces is set. nil removes it then.
 	Metadata bson.Raw
 	// Replaces says that the metadata is replaced.
@@ -70,15 +74,15 @@ func (a *Accounts) Change(
 	if err != nil {
 		return document.View{}, protocol.NotSent, err
 	}
-	filter := append(bson.D{{Key: "_id", Value: key}}, a.changeable(fence, change.kinds())...)
+	filter := append(bson.D{{Key: "_id", Value: key}}, a.changeable(fence, change)...)
 	from := a.catalog.Ledgers[ledger].Commands
 	after, result, err := wire.FindAndModify(wire.Detached(ctx), from, filter, change.update(a.catalog.Fields, token))
 	return a.catalog.Fields.View(after), result, err
 }
 
-// changeable requires a fence, a balance of one of the kinds, and that the markers are a
-// map or missing.
-func (a *Accounts) changeable(fence protocol.Fence, kinds []money.Kind) bson.D {
+// changeable requires a fence, a balance of a kind that suits the change, and that the
+// markers are a map or missing. An account that is to be closed has nothing.
+func (a *Accounts) changeable(fence protocol.Fence, change Change) bson.D {
 	fields := a.catalog.Fields
 	m := wire.NewMessage(512)
 	document.FenceIs(m, fields.Fence, fence)
@@ -88,10 +92,15 @@ func (a *Accounts) changeable(fence protocol.Fence, kinds []money.Kind) bson.D {
 	for _, e := range wire.Elements(m.Data) {
 		condition = append(condition, bson.E{Key: e.Key(), Value: e.Value()})
 	}
-	return append(condition, bson.E{Key: fields.Balance, Value: bson.D{
-		{Key: "$type", Value: document.NumberTypes(kinds...)},
+	balance := bson.D{
+		{Key: "$type", Value: document.NumberTypes(change.kinds()...)},
 		{Key: "$not", Value: bson.D{{Key: "$type", Value: "array"}}},
-	}})
+	}
+	if change.Closed != nil && *change.Closed {
+		balance = append(balance, bson.E{Key: "$eq", Value: int64(0)})
+		condition = append(condition, bson.E{Key: "$expr", Value: document.NothingReserved(fields.Pending)})
+	}
+	return append(condition, bson.E{Key: fields.Balance, Value: balance})
 }
 
 // update returns the update of a change.
@@ -100,11 +109,13 @@ func (c Change) update(fields document.Fields, token bson.ObjectID) bson.D {
 	if c.NoFloor || c.Floor != nil {
 		set = append(set, bson.E{Key: fields.Floor, Value: c.storedFloor()})
 	}
-	switch {
-	case c.Frozen != nil && *c.Frozen:
-		set = append(set, bson.E{Key: fields.Frozen, Value: true})
-	case c.Frozen != nil:
-		unset = append(unset, bson.E{Key: fields.Frozen, Value: ""})
+	for name, flag := range map[string]*bool{fields.Frozen: c.Frozen, fields.Closed: c.Closed} {
+		switch {
+		case flag != nil && *flag:
+			set = append(set, bson.E{Key: name, Value: true})
+		case flag != nil:
+			unset = append(unset, bson.E{Key: name, Value: ""})
+		}
 	}
 	switch {
 	case c.Replaces && c.Metadata != nil:

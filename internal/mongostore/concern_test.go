@@ -15,6 +15,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
+	"github.com/mongotransfer/transfer/internal/accounts"
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/mongostore"
@@ -38,10 +39,13 @@ func (b *bank) everyOperation(ctx context.Context) {
 	result, err := s.Open(ctx, "eu", document.Account{ID: "carol", Balance: money.Units(0)}, token)
 	require.NoError(t, err)
 	require.Equal(t, protocol.Applied, result)
-	for _, do := range []func(context.Context, string, string) (protocol.Result, error){s.Close, s.Reopen} {
-		result, err = do(ctx, "eu", "carol")
+	fence := document.FenceOfToken(token)
+	for _, closed := range []bool{true, false} {
+		token := bson.NewObjectID()
+		_, result, err = s.Change(ctx, "eu", "carol", fence, accounts.Change{Closed: &closed}, token)
 		require.NoError(t, err)
 		require.Equal(t, protocol.Applied, result)
+		fence = document.FenceOfToken(token)
 	}
 	_, err = s.Status(ctx, "", "alice")
 	require.NoError(t, err)

@@ -73,6 +73,90 @@ func allButTwo(what bank.Fault) map[int]bank.Fault {
 	return faults
 }
 
+// So do closing and reopening: whoever has seen an account closed, and has opened it
+// since, has it open.
+func TestClosingTakesEffectOnce(t *testing.T) {
+	t.Parallel()
+	closeIt := func(ctx context.Context, c *transfer.Coordinator) error { return c.CloseAccount(ctx, "a") }
+	reopenIt := func(ctx context.Context, c *transfer.Coordinator) error { return c.ReopenAccount(ctx, "a") }
+	for name, row := range map[string]struct {
+		do, undo func(context.Context, *transfer.Coordinator) error
+		closes   bool
+	}{
+		"CloseAccount": {closeIt, reopenIt, true}, "ReopenAccount": {reopenIt, closeIt, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := bank.New(t, 0, 0)
+			require.NoError(t, row.undo(t.Context(), b.Coordinator))
+			w := &bank.Wire{Of: bank.Writes, To: "accounts", What: bank.AnswerLost, Also: allButTwo(bank.Lost), Idle: true}
+			c := b.NewCoordinator(b.Through(w.Client()))
+			mustUpdate(t, c, "b", frozen(false)) // what it asks a server first is asked
+			w.SetIdle(false)
+			told := make(chan error, 1)
+			go func() { told <- row.do(t.Context(), c) }()
+			bank.Until(t, time.Millisecond, func() (bool, error) {
+				a, err := b.GetAccount(t.Context(), "a")
+				return a.Closed == row.closes, err
+			})
+			require.NoError(t, row.undo(t.Context(), b.Coordinator))
+			w.SetIdle(true)
+			err := <-told
+			require.True(t, w.HasStruck())
+			require.ErrorIs(t, err, transfer.ErrInDoubt)
+			require.Equal(t, transfer.InDoubt, transfer.OutcomeOf(err))
+			a, err := b.GetAccount(t.Context(), "a")
+			require.NoError(t, err)
+			require.Equal(t, !row.closes, a.Closed, "the other caller's answer counts")
+			b.CheckBooks(bank.Balances(0, 0))
+		})
+	}
+}
+
+// What speaks against a closing after its answer was lost leaves doubt: the message may
+// still arrive.
+func TestClosingIsRefusedAfterALostMessage(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 10, 0)
+	w := &bank.Wire{Of: bank.Writes, To: "accounts", What: bank.Lost, Also: allButTwo(bank.Lost), Idle: true}
+	w.Also[1] = bank.Lost
+	c := b.NewCoordinator(b.Through(w.Client()))
+	mustUpdate(t, c, "a", frozen(false))
+	w.SetIdle(false)
+	told := make(chan error, 1)
+	go func() { told <- c.CloseAccount(t.Context(), "b") }()
+	bank.Until(t, time.Millisecond, func() (bool, error) { return w.HasStruck(), nil })
+	b.MustMove("in", 3)
+	w.SetIdle(true)
+	err := <-told
+	require.ErrorIs(t, err, transfer.ErrInDoubt)
+	require.ErrorIs(t, err, transfer.ErrAccountNotEmpty)
+	require.Equal(t, transfer.InDoubt, transfer.OutcomeOf(err))
+	err = c.CloseAccount(t.Context(), "b")
+	require.ErrorIs(t, err, transfer.ErrAccountNotEmpty)
+	require.Equal(t, transfer.Unchanged, transfer.OutcomeOf(err))
+	b.CheckBooks(bank.Balances(10, 0))
+}
+
+// A closing that comes late closes nothing that was reopened since.
+func TestLateClosing(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 0, 0)
+	w := &bank.Wire{Of: bank.Writes, To: "accounts", What: bank.Held, Idle: true}
+	w.Also = map[int]bank.Fault{1: bank.Lost} // the driver's own second try, of the same number
+	c := b.NewCoordinator(b.Through(w.Client()))
+	mustUpdate(t, c, "b", frozen(false))
+	w.SetIdle(false)
+	require.NoError(t, c.CloseAccount(t.Context(), "a"), "by a later message")
+	require.True(t, w.HasStruck())
+	require.NoError(t, b.ReopenAccount(t.Context(), "a"))
+	w.Deliver(t)
+	a, err := b.GetAccount(t.Context(), "a")
+	require.NoError(t, err)
+	require.False(t, a.Closed)
+	b.CheckBooks(bank.Balances(0, 0))
+}
+
 // Where the answer to an opening is lost, and the account was changed since, it is not
 // known who has opened it.
 func TestOpenAccountIsChangedBeforeItsAnswer(t *testing.T) {
