@@ -5,32 +5,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongotransfer/transfer"
 	"github.com/mongotransfer/transfer/internal/mongotest"
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
-
-// copied copies a database with all notes, as mongorestore does with another name.
-func copied(t *testing.T, from *mongo.Database) *mongo.Database {
-	t.Helper()
-	to := mongotest.Database(t)
-	names, err := from.ListCollectionNames(t.Context(), bson.D{})
-	require.NoError(t, err)
-	for _, name := range names {
-		cursor, err := from.Collection(name).Find(t.Context(), bson.D{})
-		require.NoError(t, err)
-		var documents []bson.Raw
-		require.NoError(t, cursor.All(t.Context(), &documents))
-		if len(documents) > 0 {
-			_, err = to.Collection(name).InsertMany(t.Context(), documents)
-			require.NoError(t, err)
-		}
-	}
-	return to
-}
 
 // A command on a copy of a deployment, on the same server, does nothing to the accounts
 // of the original, which the copy's records name: the original would lose the money of
@@ -51,7 +30,7 @@ func TestCopyLeavesTheOriginalAlone(t *testing.T) {
 		{Account: "a", Amount: transfer.Units(-30)}, {Ledger: "eu", Account: "shop", Amount: transfer.Units(30)},
 	}}, time.Hour)
 	require.NoError(t, err)
-	d := atDesk(t, copied(t, b.DB))
+	d := atDesk(t, bank.Copied(t, b.DB))
 	own, ours := "transfers collection "+b.DB.Name()+".transfers", "this is another one, "+d.db.Name()+".transfers"
 	place := b.DB.Name() + "/eu"
 	for _, wrong := range []struct {

@@ -89,6 +89,11 @@ func (d *Deployment) consultNote(ctx context.Context, to purpose, c *collections
 			return err
 		}
 	}
+	if !ofTransfers {
+		if err := d.refuseCopy(ctx, c, stored); err != nil {
+			return err
+		}
+	}
 	return d.accept(to, stored.note, c)
 }
 

@@ -73,3 +73,33 @@ func (v *guarded) recordedByNobodyElse() {
 		require.Equal(t, before[name], v.stored()[name])
 	}
 }
+
+// In a copy whose notes name the original, a user who may not read beside the original
+// works with the copy's accounts. Who may read it is refused accounts of the original.
+func (v *guarded) besideAnOriginal() {
+	t := v.t
+	v.run(bson.D{
+		{Key: "update", Value: "accounts.transfer"}, {Key: "updates", Value: bson.A{bson.D{
+			{Key: "q", Value: bson.D{{Key: "_id", Value: "deployment"}}},
+			{Key: "u", Value: bson.D{{Key: "$set", Value: bson.D{{Key: "transfers", Value: "other.transfers"}}}}},
+		}}},
+	})
+	other := v.root.Client().Database("other")
+	require.NoError(t, other.Drop(t.Context()))
+	for _, name := range []string{"service", "worker", "auditor"} {
+		_, db := v.user(readRole(t, name))
+		require.NoError(t, v.over(db).Check(t.Context()), name)
+	}
+	var beside []bson.Raw
+	found, err := v.root.Collection("transfers.transfer").Find(t.Context(), bson.D{})
+	require.NoError(t, err)
+	require.NoError(t, found.All(t.Context(), &beside))
+	_, err = other.Collection("transfers.transfer").InsertMany(t.Context(), beside)
+	require.NoError(t, err)
+	for _, name := range []string{"service", "worker", "auditor"} {
+		_, db := v.user(readRole(t, name))
+		require.NoError(t, v.over(db).Check(t.Context()), name)
+	}
+	require.ErrorIs(t, v.over(v.root).Check(t.Context()), transfer.ErrUnsupportedDeployment)
+	require.NoError(t, other.Drop(t.Context()))
+}
