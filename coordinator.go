@@ -285,8 +285,9 @@ func (cs *calls) wait(ctx context.Context) error {
 // do, and done it; and where it delivers events, it has lately found out which are due.
 // A handler that fails is no reason.
 // Where no Run was started, or its context has ended, the servers alone count.
-// It asks each server once, by a command that needs no right, and waits no longer than
-// 5 s, or until ctx ends.
+// It asks each server once, and reads the notes of the collections in use: they must be
+// those that this process began with.
+// It waits for no answer longer than 5 s, or until ctx ends.
 //
 // It is for a readiness probe.
 // Don't let a liveness probe ask it: a process that is ended because a server is away
@@ -294,7 +295,8 @@ func (cs *calls) wait(ctx context.Context) error {
 //
 //   - nil: it can work.
 //   - ErrClosed: it was closed.
-//   - ErrUnsupportedDeployment: a server is unfit.
+//   - ErrUnsupportedDeployment: a server is unfit, or the address of a collection leads
+//     to another one by now.
 //   - ErrInvalidRequest: ctx is nil.
 //   - any other error: a server doesn't answer in time, or Run doesn't work, or has ended
 //     with an error.
@@ -308,6 +310,9 @@ func (c *Coordinator) Healthy(ctx context.Context) error {
 		return err
 	}
 	if err := c.catalog.ServersAnswer(ctx); err != nil {
+		return named(err)
+	}
+	if err := c.deployment.ConfirmAll(ctx); err != nil {
 		return named(err)
 	}
 	return withCause(cmp.Or(c.health.Check(), c.outbox.Check()), c.closedError())

@@ -174,16 +174,20 @@ func (f *follower) follow(ctx context.Context) (Record, error) {
 // it has the turn and there is something to do.
 func (f *follower) weigh(ctx context.Context, seen *lookout.Sight) answer {
 	c, stored := f.c, seen.Transfer
-	tooLong := c.tooLong(&f.outage, seen.Err)
+	differs, err := error(nil), seen.Err
+	if seen.Found && err == nil {
+		differs, err = c.differs(ctx, stored, f.planned)
+	}
+	tooLong := c.tooLong(&f.outage, err)
 	switch {
-	case errors.Is(seen.Err, document.ErrUnreadable):
-		return answerWith(f.giveUp(seen.Err))
-	case seen.Err != nil:
-		f.cause = latest(ctx, f.cause, seen.Err)
-	case seen.Found && !stored.Digest.Same(f.planned.Digest):
-		return answerWith(recordOf(stored), conflict(stored, f.planned))
+	case errors.Is(err, document.ErrUnreadable):
+		return answerWith(f.giveUp(err))
+	case err != nil:
+		f.cause = latest(ctx, f.cause, err)
+	case differs != nil:
+		return answerWith(recordOf(stored), differs)
 	case seen.Found && f.answerable(ctx, stored):
-		return answerWith(c.judge(stored, f.planned))
+		return answerWith(c.judge(stored))
 	default:
 		if a := f.goOn(ctx, seen); a.done {
 			return a
@@ -321,12 +325,31 @@ func (f *follower) hasArrived(ctx context.Context, stored document.Transfer) boo
 	return true
 }
 
-// judge answers with a stored transfer, for a caller that asks for the planned one.
-func (c *Coordinator) judge(stored, planned document.Transfer) (Record, error) {
-	rec := recordOf(stored)
+// differs returns the conflict if a stored transfer is not the planned one: it is asked
+// for something else, or of other collections.
+//
+//  1. In one process the ledger eu is one collection, and in another process another one.
+//  2. Both are asked for 7 to x of eu, under one ID.
+//     One of them moves them.
+//  3. The other one finds that, and must not say that its x has them.
+//
+// It is not known if err is not nil.
+func (c *Coordinator) differs(ctx context.Context, stored, planned document.Transfer) (differs, err error) {
 	if !stored.Digest.Same(planned.Digest) {
-		return rec, conflict(stored, planned)
+		return conflict(stored, planned), nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, wire.CommandLimit)
+	defer cancel()
+	other, err := c.deployment.NamesOther(ctx, &stored)
+	if other && err == nil {
+		differs = &ConflictError{id: stored.ID, Differs: []string{"collections"}}
+	}
+	return differs, err
+}
+
+// judge answers with a stored transfer, for a caller that has asked for it.
+func (c *Coordinator) judge(stored document.Transfer) (Record, error) {
+	rec := recordOf(stored)
 	if !stored.State.Known() {
 		return rec, inDoubt(rec.ID, unknownState(stored))
 	}

@@ -247,7 +247,12 @@ func (c *Coordinator) Submit(ctx context.Context, req Request) (rec Record, err 
 			var stored document.Transfer
 			var found bool
 			if stored, found, err = c.readOnce(ctx, t.ID); err == nil && found {
-				return c.judge(stored, t)
+				var differs error
+				if differs, err = c.differs(ctx, stored, t); differs != nil {
+					return recordOf(stored), differs
+				} else if err == nil {
+					return c.judge(stored)
+				}
 			}
 		case protocol.Failed:
 			err = aboutTransfer(t.ID, fmt.Errorf("it could not be stored: %w", named(err)))

@@ -1,6 +1,8 @@
 package collections
 
 import (
+	"context"
+
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
@@ -24,6 +26,9 @@ type Collection struct {
 	Commands, Majority, Linearizable *mongo.Collection
 	// SameClient says that it is reached through the client of the transfers.
 	SameClient bool
+	// Confirm makes sure that the collection which answers is the one that was connected.
+	// nil asks nothing.
+	Confirm func(context.Context) error
 	// Namesakes are, for documents, the ledgers of the same namespace, which are reached
 	// through other clients.
 	Namesakes []document.Address
@@ -64,6 +69,14 @@ func (l *Collection) Subject(id bson.RawValue) Subject {
 		return Subject{Collection: l, ID: document.ComparableID(id)}
 	}
 	return Subject{Collection: l, ID: string(id.Value)}
+}
+
+// ConfirmIf is Confirm where it is asked for.
+func (l *Collection) ConfirmIf(ctx context.Context, asked bool) error {
+	if !asked || l.Confirm == nil {
+		return nil
+	}
+	return l.Confirm(ctx)
 }
 
 // NoteCollection returns where the note about a collection is.

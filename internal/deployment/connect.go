@@ -45,13 +45,15 @@ func (d *Deployment) ConnectToRead(ctx context.Context, addresses ...document.Ad
 // the transfers. It leaves out documents that have to be distinguished from accounts on
 // another server. That server may be away, and is asked when a transfer needs it.
 func (d *Deployment) ConnectSameClient(ctx context.Context) error {
-	if d.sameClientConnected.Load() {
-		return nil
-	}
 	addresses := slices.DeleteFunc(d.catalog.Addresses(), func(a document.Address) bool {
 		c := d.catalog.At(a)
 		return !c.SameClient || len(c.Namesakes) > 0
 	})
+	now := d.catalog.Clock.Now()
+	due := func(a document.Address) bool { return d.known[d.catalog.At(a)].sign.due(now) }
+	if d.sameClientConnected.Load() && !d.known[d.catalog.Originals].sign.due(now) && !slices.ContainsFunc(addresses, due) {
+		return nil
+	}
 	if err := d.Connect(ctx, addresses...); err != nil {
 		return err
 	}
@@ -61,6 +63,7 @@ func (d *Deployment) ConnectSameClient(ctx context.Context) error {
 
 func (d *Deployment) connect(ctx context.Context, to purpose, addresses []document.Address) error {
 	ctx = wire.Detached(ctx)
+	d.confirmDue(ctx, addresses)
 	if err := d.checkAndSurvey(ctx, to, d.catalog.Originals); err != nil {
 		return err
 	}
@@ -80,6 +83,9 @@ func (d *Deployment) connect(ctx context.Context, to purpose, addresses []docume
 	}
 	for _, a := range addresses {
 		d.known[d.catalog.At(a)].connected.Store(true)
+	}
+	if len(addresses) > 0 {
+		d.agreed()
 	}
 	return nil
 }

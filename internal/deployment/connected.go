@@ -1,6 +1,8 @@
 package deployment
 
 import (
+	"time"
+
 	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/document"
 )
@@ -10,11 +12,14 @@ import (
 const maxCompared = 4
 
 // Connected reports whether [Deployment.Connect] has succeeded for all collections of a
-// transfer, so that it need not be called again: what it finds fit stays fit. Connected
-// takes no lock and allocates nothing, unless two of the collections have one name on
-// different clients.
+// transfer, so that it need not be called again until one of them is to be confirmed.
+// Connected takes no lock and allocates nothing, unless two of the collections have one
+// name on different clients.
 func (d *Deployment) Connected(t *document.Transfer) bool {
-	var compared comparedCollections
+	compared := comparedCollections{now: d.catalog.Clock.Now()}
+	if d.known[d.catalog.Originals].sign.due(compared.now) {
+		return false
+	}
 	for p := range t.Participants() {
 		if address, registered := p.Address(); registered && !d.connectedBeside(&compared, d.catalog.At(address)) {
 			return false
@@ -25,6 +30,7 @@ func (d *Deployment) Connected(t *document.Transfer) bool {
 
 // comparedCollections are the collections of one transfer.
 type comparedCollections struct {
+	now  time.Time
 	list [maxCompared]*collections.Collection
 	n    int
 }
@@ -32,7 +38,7 @@ type comparedCollections struct {
 // connectedBeside reports whether a collection, nil if it is not registered, is connected
 // and known to be another one than those before it, and adds it to these.
 func (d *Deployment) connectedBeside(before *comparedCollections, c *collections.Collection) bool {
-	if c == nil || !d.known[c].connected.Load() {
+	if c == nil || !d.known[c].connected.Load() || d.known[c].sign.due(before.now) {
 		return false
 	}
 	for _, other := range before.list[:before.n] {

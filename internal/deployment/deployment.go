@@ -19,6 +19,8 @@
 //     under the names that the note will say: see firstnote.go.
 //  6. Is the retention declared? Last, because from then on transfers are purged.
 //
+// What is connected may become another collection later: see confirm.go.
+//
 // [Deployment.ConnectToRead] asks the first, third and fourth question, and writes
 // nothing. [Deployment.Setup] asks everything again, creates what is missing, and is for
 // an operator, like [Deployment.Check], which creates nothing, and [Deployment.Adopt],
@@ -29,6 +31,7 @@
 package deployment
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 
@@ -70,6 +73,7 @@ func New(catalog *collections.Catalog, kept *retention.Retention) *Deployment {
 			notes:     wire.ForCommands(collections.NoteCollection(c.Commands)),
 			surveying: collections.NewSharedCheck(),
 		}
+		c.Confirm = func(ctx context.Context) error { return d.confirm(ctx, c) }
 	}
 	return d
 }
@@ -86,6 +90,8 @@ type knowledge struct {
 	note atomic.Uint32
 	// identity is an identityState.
 	identity atomic.Uint32
+	// sign is what it is known again by.
+	sign sign
 	// connected says that Connect has found nothing wrong with it by itself.
 	connected atomic.Bool
 }

@@ -118,9 +118,15 @@ func (d *Deployment) compareIdentity(to purpose, c *collections.Collection, iden
 	case identity == "" || identity != recorded.identity:
 		return d.otherCollection(c, identity)
 	default:
-		k.setIdentity(identityAgrees)
+		d.agrees(c, identity)
 	}
 	return nil
+}
+
+// agrees remembers a collection that is the recorded one, by its identity.
+func (d *Deployment) agrees(c *collections.Collection, identity string) {
+	d.known[c].setIdentity(identityAgrees)
+	d.known[c].sign.set(identity, d.catalog.Clock.Now())
 }
 
 // otherCollection returns the error of a collection that is another one than the recorded
@@ -215,6 +221,6 @@ func (d *Deployment) adoptIdentity(ctx context.Context, a adoption) error {
 			return err
 		}
 	}
-	d.known[c].setIdentity(identityAgrees)
+	d.agrees(c, identity)
 	return nil
 }

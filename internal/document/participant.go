@@ -57,6 +57,18 @@ func (p Participant) Address() (Address, bool) {
 	return Address{Documents: true, Name: Originals}, false
 }
 
+// Namespace returns database and collection of the participant where it was stored.
+// It is "" for the transfer that is reversed.
+func (p Participant) Namespace() string {
+	switch {
+	case p.Leg != nil:
+		return p.Leg.Namespace
+	case p.Effect != nil:
+		return p.Effect.Namespace
+	}
+	return ""
+}
+
 // ID returns the ID of the participant's document as texts have it.
 func (p Participant) ID() string {
 	switch {

@@ -50,6 +50,9 @@ func (s *Store) arrived(ctx, inSession context.Context, a *Attempt) (bool, error
 				return false, nil
 			}
 		}
+		if err := collection.ConfirmIf(ctx, true); err != nil {
+			return false, err
+		}
 	}
 	return true, nil
 }

@@ -1,6 +1,8 @@
 package mongostore_test
 
 import (
+	"context"
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -46,6 +48,11 @@ func TestArrived(t *testing.T) {
 	require.False(t, b.arrived(a), "the record is not stored")
 	b.Applied(a, storetest.Decide(protocol.Committed, 1))
 	require.True(t, b.arrived(a))
+	another := errors.New("it is another collection")
+	b.Store.Ledgers["eu"].Confirm = func(context.Context) error { return another }
+	_, err = b.Store.Arrived(t.Context(), a)
+	require.ErrorIs(t, err, another)
+	b.Store.Ledgers["eu"].Confirm = nil
 
 	for i, gainer := range []struct{ collection, id string }{{"accounts", "bob"}, {"accounts_eu", "carol"}, {"orders", "o"}} {
 		before := b.Raw(gainer.collection, gainer.id)

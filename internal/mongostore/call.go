@@ -77,6 +77,11 @@ func (s *Store) AnswerFromCache(a *Attempt, op protocol.Operation) (protocol.Ans
 // participant returns the participant that the call is about.
 func (c *Call) participant() *participant { return &c.Attempt.participants[c.Op.Participant] }
 
+// concludes reports whether a look has found no trace, and that counts.
+func (c *Call) concludes() bool {
+	return c.Op.Concluding && c.Answer.Result == protocol.Applied && c.Answer.Facts.Trace == protocol.NoTrace
+}
+
 // currency returns the currency that a prepare requires of the account.
 func (c *Call) currency() string { return c.Attempt.Transfer.CurrencyOf(c.participant().leg) }
 

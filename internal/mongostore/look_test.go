@@ -1,6 +1,8 @@
 package mongostore_test
 
 import (
+	"context"
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -173,4 +175,29 @@ func TestReadTransferShowsTheImage(t *testing.T) {
 	answer := b.On(mine, storetest.About(protocol.LookTransfer))
 	assert.Equal(t, protocol.Answer{Result: protocol.Applied, Transfer: protocol.Image{Found: true}}, answer)
 	require.ErrorIs(t, mine.Cause, document.ErrUnreadable)
+}
+
+// A look that finds no trace, where that counts, is believed only of the collection that
+// was connected.
+func TestConcludingLookIsConfirmed(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	b.Put(storetest.Account("alice", nil))
+	var asked int
+	b.Store.Ledgers[""].Confirm = func(context.Context) error {
+		asked++
+		return errors.New("it is another one")
+	}
+	a := b.Claimed("order", b.Leg("alice", -1))
+	look := protocol.Operation{Kind: protocol.Look}
+	require.Equal(t, protocol.Applied, b.On(a, look).Result)
+	require.Zero(t, asked, "nothing is concluded")
+	look.Concluding = true
+	require.Equal(t, protocol.Unknown, b.On(a, look).Result)
+	require.EqualError(t, a.Cause, "it is another one")
+	require.Equal(t, 1, asked)
+
+	b.Change("accounts", "alice", bson.M{"$set": bson.M{"pending.order": int64(-1)}})
+	require.Equal(t, protocol.Applied, b.On(a, look).Result)
+	require.Equal(t, 1, asked, "there is a trace")
 }

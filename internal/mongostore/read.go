@@ -2,6 +2,7 @@ package mongostore
 
 import (
 	"context"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -17,10 +18,9 @@ import (
 // matches is enough.
 const maxVerified = 4
 
-// lookAtParticipants is a deciding read of participants of one collection. On the
-// transfers' own replica set it is a majority read in the session of a write to one of
-// the transfers that matched. Elsewhere, or where none matched, it is a linearizable
-// read, which takes up to 100 ms on an idle server.
+// lookAtParticipants is a deciding read of participants of one collection: on the
+// transfers' replica set a majority read in the session of a write to one of them that
+// matched, and else a linearizable read, which takes up to 100 ms on an idle server.
 func (s *Store) lookAtParticipants(ctx context.Context, l *collections.Collection, calls []*Call) {
 	decided := false
 	if l.SameClient && !s.catalog.Routed(s.catalog.Transfers) {
@@ -32,6 +32,9 @@ func (s *Store) lookAtParticipants(ctx context.Context, l *collections.Collectio
 	}
 	if !decided {
 		s.readParticipants(ctx, calls, l.Linearizable, true)
+	}
+	if err := l.ConfirmIf(ctx, slices.ContainsFunc(calls, (*Call).concludes)); err != nil {
+		answerAll(calls, protocol.Unknown, err)
 	}
 }
 

@@ -16,12 +16,11 @@ import (
 func (s *Store) readTransfers(ctx context.Context, calls []*Call, from *mongo.Collection) {
 	documents, err := findTransfers(ctx, calls, from)
 	for _, call := range calls {
-		doc, answered := documents[call.Attempt.Transfer.ID]
-		if !answered {
+		if doc, answered := documents[call.Attempt.Transfer.ID]; answered {
+			call.show(doc)
+		} else {
 			call.answer(protocol.Unknown, err)
-			continue
 		}
-		call.show(doc)
 	}
 }
 

@@ -1,6 +1,8 @@
 package mongostore_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -173,6 +175,18 @@ func TestEndedStatementThatIsNotResolved(t *testing.T) {
 		}
 		b.debited(200, times, name)
 	}
+}
+
+// Nor is anything known where the collection may be another one by now.
+func TestEndedStatementOfAnotherCollection(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	rs := b.opened(200, "a", "b", "c", "d")
+	b.keep("c")
+	b.Store.Ledgers[""].Confirm = func(context.Context) error { return errors.New("it is another one") }
+	assert.Equal(t, all(4, protocol.Unknown), b.batch(rs))
+	names, _ := b.sent()
+	assert.Equal(t, []string{"update"}, names)
 }
 
 // If another statement of the command is known to be stored, a majority read in its

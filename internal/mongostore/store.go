@@ -21,6 +21,7 @@
 package mongostore
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -55,8 +56,7 @@ type Limits struct {
 	Markers int
 	// FenceBytes is the memory for known fences. At 0 none is remembered.
 	FenceBytes int64
-	// Shared is the least number of accounts that share a statement. At 0 it is 3. Tests
-	// set 1, so that few accounts share one, too.
+	// Shared is the least number of accounts that share a statement. 0 stands for 3.
 	Shared int
 	// Outbox has room for the events that this process delivers itself. nil has none.
 	Outbox *outbox.Hand
@@ -78,10 +78,6 @@ func New(c *collections.Catalog, kept *retention.Retention, limits Limits) (*Sto
 	if err != nil {
 		return nil, err
 	}
-	shared := limits.Shared
-	if shared == 0 {
-		shared = leastShared
-	}
 	return &Store{
 		catalog:      c,
 		retention:    kept,
@@ -89,7 +85,7 @@ func New(c *collections.Catalog, kept *retention.Retention, limits Limits) (*Sto
 		unreserved:   unreserved,
 		bodies:       bodies,
 		markerLimit:  limits.Markers,
-		leastShared:  shared,
+		leastShared:  cmp.Or(limits.Shared, leastShared),
 		fences:       fences.New(c.Clock.Now, limits.FenceBytes),
 		outbox:       limits.Outbox,
 	}, nil

@@ -20,13 +20,10 @@ import (
 // document and has not. That is a hint about what to send alone, and decides nothing: a
 // plain read will do. Where the read fails or finds no such statement, all are marked.
 func (s *Store) markSuspects(ctx context.Context, l *collections.Collection, updates []*mergedUpdate) {
-	suspects := updates
 	if len(updates) > 1 {
-		if found := s.firstUndone(ctx, l, updates); found != nil {
-			suspects = []*mergedUpdate{found}
-		}
+		updates = s.firstUndone(ctx, l, updates)
 	}
-	for _, u := range suspects {
+	for _, u := range updates {
 		for _, call := range u.calls {
 			call.Suspect = true
 		}
@@ -34,23 +31,23 @@ func (s *Store) markSuspects(ctx context.Context, l *collections.Collection, upd
 }
 
 // firstUndone returns the first update of a command that could have been done and was
-// not, nil if none is found.
-func (s *Store) firstUndone(ctx context.Context, l *collections.Collection, updates []*mergedUpdate) *mergedUpdate {
+// not, or all if none is found.
+func (s *Store) firstUndone(ctx context.Context, l *collections.Collection, updates []*mergedUpdate) []*mergedUpdate {
 	var calls []*Call
 	for _, u := range updates {
 		calls = append(calls, u.calls...)
 	}
 	documents, err := s.findParticipants(ctx, calls, wire.ForReads(l.Commands, readconcern.Local()))
 	if err != nil {
-		return nil
+		return updates
 	}
-	for _, u := range updates {
+	for i, u := range updates {
 		stored := documents[u.calls[0].participant().subject]
 		if !slices.ContainsFunc(u.calls, func(call *Call) bool { return !s.wouldChange(call, stored) }) {
-			return u
+			return updates[i : i+1]
 		}
 	}
-	return nil
+	return updates
 }
 
 // wouldChange reports whether a call's write would still change its document.

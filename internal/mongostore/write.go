@@ -87,7 +87,7 @@ func (s *Store) sendStatements(ctx context.Context, l *collections.Collection, s
 		switch {
 		case len(open) == 0:
 		case s.catalog.Routed(l.Commands) || !done.Matched:
-			known = s.resolve(ctx, l.Linearizable, open)
+			known = l.ConfirmIf(ctx, true) == nil && s.resolve(ctx, l.Linearizable, open)
 		default:
 			known = s.resolve(inSession, l.Majority, open)
 		}

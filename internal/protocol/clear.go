@@ -44,7 +44,7 @@ func (x *Execution) clearances(operations []Operation) []Operation {
 		op.ReplaceFence = x.dirty
 	}
 	operations = x.each(operations, needsFenceOnly, FenceOnly)
-	return x.each(operations, needsClearingLook, Look)
+	return x.concludingLooks(operations, needsClearingLook)
 }
 
 // clearedBy returns what removes the trace of a committed transfer.

@@ -108,7 +108,7 @@ func (p *participant) havePaid() { p.step, p.done, p.gained = paid, !p.loses, tr
 // that was overtaken, finds the done mark or nothing.
 func (x *Execution) settlements(operations []Operation) []Operation {
 	operations = x.each(operations, needsPay, Pay)
-	operations = x.each(operations, needsPayLook, Look)
+	operations = x.concludingLooks(operations, needsPayLook)
 	switch {
 	case x.mustLook:
 		return append(operations, about(LookTransfer))

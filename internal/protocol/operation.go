@@ -154,6 +154,9 @@ type Operation struct {
 	Clean bool
 	// Fence is the value that Prepare requires at the participant.
 	Fence Fence
+	// Concluding says, for Look, that a trace which is missing counts as removed by
+	// others.
+	Concluding bool
 	// ReplaceFence says, for Settle, Clear and Undo, that the same write sets a new
 	// fence.
 	ReplaceFence bool

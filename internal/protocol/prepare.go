@@ -350,3 +350,13 @@ func (x *Execution) each(operations []Operation, s step, kind Kind) []Operation 
 	}
 	return operations
 }
+
+// concludingLooks is each for looks from which a missing trace is concluded.
+func (x *Execution) concludingLooks(operations []Operation, s step) []Operation {
+	n := len(operations)
+	operations = x.each(operations, s, Look)
+	for i := range operations[n:] {
+		operations[n+i].Concluding = true
+	}
+	return operations
+}

@@ -41,7 +41,7 @@ func (x *Execution) decideRollBack() { x.decision, x.phase = Rollback, deciding 
 // fencings adds what is next before a roll-back of a later epoch.
 func (x *Execution) fencings(operations []Operation) []Operation {
 	operations = x.each(operations, needsFenceOnly, FenceOnly)
-	return x.each(operations, needsFencingLook, Look)
+	return x.concludingLooks(operations, needsFencingLook)
 }
 
 // observeFencing believes only what matched.
