@@ -3,6 +3,7 @@ package transferhttp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"html/template"
 	"net/http"
 	"net/url"
@@ -29,7 +30,7 @@ func choices() []choice {
 		{"", "all", only(transfer.Query{})},
 		{"unfinished", "unfinished", only(transfer.Query{Unfinished: true})},
 		{"stuck", "stuck", only(transfer.Query{Stuck: true})},
-		{"late", "unfinished, not touched for a minute", only(transfer.Query{IdleFor: lateAfter})},
+		{"late", "late, and not touched for a minute", only(transfer.Query{IdleFor: lateAfter})},
 		{"held", "held", only(transfer.Query{Holds: true})},
 		{"overdue", "held, and expired", func(w *window) transfer.Query { return transfer.Query{ExpiresBefore: w.now()} }},
 		{"submitted", "submitted, and not begun", state(transfer.StateInitiated)},
@@ -64,8 +65,12 @@ func (w *window) transfers(ctx context.Context, r *http.Request) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
+	most, keep := listPage, func(transfer.Record) bool { return true }
+	if l.Show == "late" {
+		most, keep = maxExamined, w.isLate
+	}
 	query.Ledger, query.Account, query.Reverses = l.Ledger, l.Account, l.Reverses
-	query.Beyond, query.Limit = asked.Get("beyond"), listPage+1
+	query.Beyond, query.Limit = asked.Get("beyond"), most+1
 	done, err := w.read(ctx)
 	if err != nil {
 		return page{}, err
@@ -82,19 +87,25 @@ func (w *window) transfers(ctx context.Context, r *http.Request) (page, error) {
 			continue
 		case err != nil:
 			return page{}, err
+		case seen <= most && !keep(rec):
+			last = rec.ID
+			continue
 		}
-		if seen > listPage && last != "" {
+		if (seen > most || len(l.Rows) >= listPage) && last != "" {
 			l.Next = l.link(asked, last)
 			break
 		}
 		l.Rows = append(l.Rows, w.row(rec))
 		last = rec.ID
 	}
-	if seen > listPage && l.Next == "" {
+	if seen > most && l.Next == "" {
 		l.Note = "There may be more, which this page can't lead to, as it ends with what can't be read: the audit names that."
 		if last != "" {
 			l.Next, l.Note = l.link(asked, last), ""
 		}
+	}
+	if l.Next != "" && len(l.Rows) == 0 {
+		l.Note = fmt.Sprintf("None of the %d that this page has looked at is late. Go on with the next one.", most)
 	}
 	if query.Beyond != "" {
 		l.First = l.link(asked, "")
