@@ -140,7 +140,9 @@ func TestExplainNamesWholeIDs(t *testing.T) {
 	moved, _ := b.explain(b.Coordinator, long("transfer"))
 	back, _ := b.explain(b.Coordinator, long("reversal"))
 	whole := strconv.Quote
-	for _, part := range []string{"transfer " + whole(long("transfer")), "settled   " + whole(long("account")), "the last of it by " + whole(long("reversal"))} {
+	for _, part := range []string{
+		"transfer " + whole(long("transfer")), "settled   " + whole(long("account")), "the last of it by " + whole(long("reversal")),
+	} {
 		require.Contains(t, moved.String(), part)
 	}
 	require.Contains(t, back.String(), "(reverses "+whole(long("transfer"))+")")
