@@ -209,10 +209,11 @@ const maxNoteBytes = 200
 
 // String returns the explanation as some lines of text for people.
 // It has the amounts, and no metadata.
+// The IDs of the transfer and of its accounts are whole, so that they can be copied.
 func (e Explanation) String() string {
 	var text strings.Builder
 	rec := e.Record
-	fmt.Fprintf(&text, "transfer %s is %s since %s", words.Quote(rec.ID), e.state(), words.Time(e.Since))
+	fmt.Fprintf(&text, "transfer %s is %s since %s", words.Whole(rec.ID), e.state(), words.Time(e.Since))
 	if rec.Attempts > 0 {
 		fmt.Fprintf(&text, ", and was taken over %s", times(rec.Attempts))
 	}
@@ -252,14 +253,14 @@ func (e Explanation) state() string {
 	case rec.State == StateInitiated && !rec.NotBefore.IsZero():
 		more = " (not before " + words.Time(rec.NotBefore) + ")"
 	case rec.Reverses != "":
-		more = " (reverses " + words.Quote(rec.Reverses) + ")"
+		more = " (reverses " + words.Whole(rec.Reverses) + ")"
 	}
 	return string(rec.State) + more
 }
 
 // String returns the participant as one line of text.
 func (p ParticipantState) String() string {
-	name := words.Quote(p.Account)
+	name := words.Whole(p.Account)
 	if p.Ledger != "" {
 		name += " of " + words.Quote(p.Ledger)
 	}

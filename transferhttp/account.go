@@ -21,6 +21,8 @@ const (
 // accountView is what the template of an account shows.
 type accountView struct {
 	transfer.Account
+	// Unread says what is wrong with a document that is no account, which has an ID only.
+	Unread string
 	// Flags are what else it is: closed, frozen, without a floor.
 	Flags []string
 	// Markers are the transfers in flight on it, and what each moves here.
@@ -82,13 +84,19 @@ func (w *window) account(ctx context.Context, r *http.Request) (page, error) {
 	}
 	defer done()
 	view := accountView{}
-	if view.Account, err = ledger.Get(ctx, id); err != nil {
+	view.Account, err = ledger.Get(ctx, id)
+	switch {
+	case errors.Is(err, transfer.ErrAmountKind):
+		view.Account, view.Unread = transfer.Account{ID: id, Ledger: name}, clip(err.Error(), maxErrorBytes)
+	case err != nil:
 		return page{}, err
 	}
 	view.Flags = accountFlags(view.Account)
 	p := page{body: "account.html", Title: "Account " + visible(id), Here: "account"}
 	if err = w.addMarkers(ctx, &view); err == nil {
 		view.MarkersRead = true
+	}
+	if err == nil && view.Unread == "" {
 		err = w.addStatement(ctx, ledger, query, &view)
 		view.Ended = err == nil
 	}

@@ -275,3 +275,32 @@ func TestExtendedIsBounded(t *testing.T) {
 	require.Contains(t, text, "and 917506 bytes more")
 	require.NotContains(t, transferhttp.Extended(fmt.Sprint(transfer.Units(1))), "more")
 }
+
+// The page of an account whose balance is no amount says so, and which transfers are
+// unfinished on it.
+func TestAccountWhoseBalanceIsADouble(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 1000, 0).WithIndexes()
+	b.MustHold("held", 1, time.Hour)
+	b.SetField("accounts", "b", "balance", 0.5)
+	p := open(t, b.Coordinator)
+	page := p.get("account?id=b")
+	require.Regexp(t, `^.*Account b It can't be used: .*the balance is not of the amount's kind`, page.text())
+	require.Regexp(t, `held Preparing .*\+1`, page.section("markers"))
+	require.NotContains(t, page.body, "<dt>available</dt>")
+	require.NotContains(t, page.text(), "Nothing was moved")
+	require.NotContains(t, page.body, `id="statement"`)
+	require.Contains(t, page.links(), "transfers?account=b")
+	require.Contains(t, p.get("accounts").links(), "account?id=b")
+	b.SetField("accounts", "b", "balance", int64(0))
+	require.Contains(t, p.get("account?id=b").body, "<dt>available</dt>")
+	_, err := b.Void(t.Context(), "held")
+	require.NoError(t, err)
+	b.CheckBooks(bank.Balances(1000, 0))
+}
+
+// A window on no coordinator is refused when it is made, and not by its first reader.
+func TestHandlerWithoutACoordinator(t *testing.T) {
+	t.Parallel()
+	require.PanicsWithValue(t, "transferhttp: Handler needs a Coordinator, and got nil", func() { transferhttp.Handler(nil) })
+}

@@ -55,7 +55,12 @@ type window struct {
 // A page takes five seconds at most.
 // Where the server doesn't answer by then it is a 503, which says so.
 // Any number of requests for the overview share one look at the server.
+//
+// It panics where there is no Coordinator.
 func Handler(c *transfer.Coordinator, opts ...Option) http.Handler {
+	if c == nil {
+		panic("transferhttp: Handler needs a Coordinator, and got nil") //nolint:forbidigo // a mistake in the program, found at once
+	}
 	w := &window{
 		coordinator: c, now: time.Now, limit: pageLimit, // the process's clock comes in here
 		reads: make(chan struct{}, maxReads),

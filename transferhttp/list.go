@@ -3,6 +3,7 @@ package transferhttp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"html/template"
 	"net/http"
 	"net/url"
@@ -29,7 +30,7 @@ func choices() []choice {
 		{"", "all", only(transfer.Query{})},
 		{"unfinished", "unfinished", only(transfer.Query{Unfinished: true})},
 		{"stuck", "stuck", only(transfer.Query{Stuck: true})},
-		{"late", "unfinished, not touched for a minute", only(transfer.Query{IdleFor: lateAfter})},
+		{"late", "late, and not touched for a minute", only(transfer.Query{IdleFor: lateAfter})},
 		{"held", "held", only(transfer.Query{Holds: true})},
 		{"overdue", "held, and expired", func(w *window) transfer.Query { return transfer.Query{ExpiresBefore: w.now()} }},
 		{"submitted", "submitted, and not begun", state(transfer.StateInitiated)},
@@ -65,41 +66,65 @@ func (w *window) transfers(ctx context.Context, r *http.Request) (page, error) {
 		return page{}, err
 	}
 	query.Ledger, query.Account, query.Reverses = l.Ledger, l.Account, l.Reverses
-	query.Beyond, query.Limit = asked.Get("beyond"), listPage+1
+	query.Beyond = asked.Get("beyond")
 	done, err := w.read(ctx)
 	if err != nil {
 		return page{}, err
 	}
 	defer done()
-	seen, last := 0, ""
-	for rec, err := range w.coordinator.List(ctx, query) {
-		seen++
-		switch {
-		case errors.Is(err, transfer.ErrTransferNotFound):
-			return page{}, &badRequest{"The transfer at which this page begins is not there, or not any more: begin with the first page."}
-		case err != nil && transfer.OutcomeOf(err) == transfer.InDoubt:
-			l.Rows = append(l.Rows, transferRow{Unread: clip(err.Error(), maxErrorBytes)})
-			continue
-		case err != nil:
-			return page{}, err
-		}
-		if seen > listPage && last != "" {
-			l.Next = l.link(asked, last)
-			break
-		}
-		l.Rows = append(l.Rows, w.row(rec))
-		last = rec.ID
-	}
-	if seen > listPage && l.Next == "" {
-		l.Note = "There may be more, which this page can't lead to, as it ends with what can't be read: the audit names that."
-		if last != "" {
-			l.Next, l.Note = l.link(asked, last), ""
-		}
+	if err := w.fill(ctx, &l, query, asked); err != nil {
+		return page{}, err
 	}
 	if query.Beyond != "" {
 		l.First = l.link(asked, "")
 	}
 	return page{body: "transfers.html", Title: "Transfers", Here: "transfers", Body: l}, nil
+}
+
+// fill reads a page of a list.
+func (w *window) fill(ctx context.Context, l *list, query transfer.Query, asked url.Values) error {
+	most, keep := listPage, func(transfer.Record) bool { return true }
+	if l.Show == "late" {
+		most, keep = maxExamined, w.isLate
+	}
+	query.Limit = most + 1
+	seen, last, more := 0, "", false
+	for rec, err := range w.coordinator.List(ctx, query) {
+		seen++
+		switch {
+		case errors.Is(err, transfer.ErrTransferNotFound):
+			return &badRequest{"The transfer at which this page begins is not there, or not any more: begin with the first page."}
+		case err != nil && transfer.OutcomeOf(err) == transfer.InDoubt:
+			l.Rows = append(l.Rows, transferRow{Unread: clip(err.Error(), maxErrorBytes)})
+			continue
+		case err != nil:
+			return err
+		case seen <= most && !keep(rec):
+			last = rec.ID
+			continue
+		}
+		if more = seen > most || len(l.Rows) >= listPage; more && last != "" {
+			break
+		}
+		l.Rows = append(l.Rows, w.row(rec))
+		last = rec.ID
+	}
+	if more || seen > most {
+		l.goOn(asked, last, most)
+	}
+	return nil
+}
+
+// goOn leads to the next page, behind the last transfer that was read of so many.
+func (l *list) goOn(asked url.Values, last string, most int) {
+	switch {
+	case last == "":
+		l.Note = "There may be more, which this page can't lead to, as it ends with what can't be read: the audit names that."
+		return
+	case len(l.Rows) == 0:
+		l.Note = fmt.Sprintf("None of the %d that this page has looked at is late. Go on with the next one.", most)
+	}
+	l.Next = l.link(asked, last)
 }
 
 // chosen returns the query of a choice.

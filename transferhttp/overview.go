@@ -123,10 +123,17 @@ func (w *window) groupsOf(seen *sight) (groups []attention) {
 			groups = append(groups, g)
 		}
 	}
-	if seen.mayBeLate() {
+	switch {
+	case !seen.isOld() || len(seen.Late.Records)+len(seen.Late.Unread) > 0:
+	case seen.Late.More:
 		groups = append(groups, attention{
 			Name: "Late, perhaps", Count: "?", More: []string{"show", "late"},
 			Hint: fmt.Sprintf("Too many have stood still to look at all. Of the newest %d none is late, but the oldest of all may be.", maxExamined),
+		})
+	case len(groups) == 0:
+		groups = append(groups, attention{
+			Name: "Late, and under way", Count: "1 or more", More: []string{"show", "unfinished"},
+			Hint: "Something has happened to them within the last minute, but the oldest should have come to its end more than a minute ago.",
 		})
 	}
 	return groups
@@ -141,11 +148,11 @@ func (g group) count() string {
 	return fmt.Sprint(n)
 }
 
-// mayBeLate reports whether some transfer may be late that was not looked at: what is
-// late should have come to its end a while ago.
-func (s *sight) mayBeLate() bool {
+// isOld reports whether some transfer should have come to its end a while ago, whether it
+// was looked at or not.
+func (s *sight) isOld() bool {
 	oldest := s.Stats.Oldest
-	return s.Late.More && len(s.Late.Records)+len(s.Late.Unread) == 0 && !oldest.IsZero() && oldest.Before(s.At.Add(-lateAfter))
+	return !oldest.IsZero() && oldest.Before(s.At.Add(-lateAfter))
 }
 
 // statesOf returns the counts of what is unfinished.

@@ -143,7 +143,6 @@ func (w *window) look(ctx context.Context) (*sight, error) {
 		return nil, err
 	}
 	any := func(transfer.Record) bool { return true }
-	late := func(r transfer.Record) bool { return r.Stuck == nil && !r.Held }
 	triesOn := func(r transfer.Record) bool { return !hasGivenUp(r) }
 	var stuck, overdue, decided, preparing, due, undelivered, givenUp group
 	st := seen.Stats
@@ -157,9 +156,9 @@ func (w *window) look(ctx context.Context) (*sight, error) {
 		{st.Overdue, &overdue, transfer.Query{ExpiresBefore: w.now()}, any},
 		{st.Committed + st.Rollback, &decided, transfer.Query{
 			States: []transfer.State{transfer.StateCommitted, transfer.StateRollback}, IdleFor: lateAfter,
-		}, late},
-		{st.Preparing, &preparing, transfer.Query{States: []transfer.State{transfer.StatePreparing}, IdleFor: lateAfter}, late},
-		{st.Due, &due, transfer.Query{States: []transfer.State{transfer.StateInitiated}, IdleFor: lateAfter}, w.isDue},
+		}, w.isLate},
+		{st.Preparing, &preparing, transfer.Query{States: []transfer.State{transfer.StatePreparing}, IdleFor: lateAfter}, w.isLate},
+		{st.Due, &due, transfer.Query{States: []transfer.State{transfer.StateInitiated}, IdleFor: lateAfter}, w.isLate},
 		{st.Undelivered, &undelivered, transfer.Query{Undelivered: true}, triesOn},
 		{st.Undelivered, &givenUp, transfer.Query{Undelivered: true}, hasGivenUp},
 	} {
@@ -194,9 +193,25 @@ func (w *window) unhealthy(ctx context.Context) string {
 	return ""
 }
 
-// isDue reports whether a submitted transfer should have been begun a while ago.
-func (w *window) isDue(r transfer.Record) bool {
-	return r.Stuck == nil && r.Waiting == nil && r.NotBefore.Before(w.now().Add(-lateAfter))
+// isLate reports whether an unfinished transfer should have gone on, given that it was
+// not touched for lateAfter, and is neither stuck nor an overdue hold: these are shown as
+// what they are.
+// A hold is not late before it expires, also if its process has died before all of it was
+// held: its caller may ask again.
+func (w *window) isLate(r transfer.Record) bool {
+	switch {
+	case r.Stuck != nil || r.Held:
+		return false
+	case r.Hold && r.State == transfer.StatePreparing:
+		return !r.ExpiresAt.After(w.now())
+	case r.State == transfer.StateInitiated:
+		due := r.NotBefore
+		if r.Waiting != nil {
+			due = r.NextTry
+		}
+		return due.Before(w.now().Add(-lateAfter))
+	}
+	return true
 }
 
 // hasGivenUp reports whether an event of a transfer is not tried any more.

@@ -16,8 +16,8 @@ type instruments struct {
 }
 
 // create creates the metrics.
-func (i *instruments) create(meter metric.Meter, u *unfinished) error {
-	var all [7]error
+func (i *instruments) create(meter metric.Meter) error {
+	var all [5]error
 	i.duration, all[0] = meter.Float64Histogram("transfer.duration", metric.WithUnit("s"),
 		metric.WithDescription("How long calls about a transfer take."),
 		metric.WithExplicitBucketBoundaries(.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60))
@@ -28,12 +28,7 @@ func (i *instruments) create(meter metric.Meter, u *unfinished) error {
 		metric.WithExplicitBucketBoundaries(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096))
 	i.takeovers, all[3] = meter.Int64Counter("transfer.takeovers", metric.WithUnit("{transfer}"),
 		metric.WithDescription("Stalled transfers that this process has taken over."))
-	_, all[4] = meter.Int64ObservableGauge("transfer.unfinished", metric.WithUnit("{transfer}"),
-		metric.WithDescription("Transfers of the whole deployment that are unfinished."), metric.WithInt64Callback(u.observeCounts))
-	_, all[5] = meter.Float64ObservableGauge("transfer.unfinished.age", metric.WithUnit("s"),
-		metric.WithDescription("Since when the oldest unfinished transfer should have come to its end."),
-		metric.WithFloat64Callback(u.observeAge))
-	i.events, all[6] = meter.Int64Counter("transfer.events", metric.WithUnit("{event}"),
+	i.events, all[4] = meter.Int64Counter("transfer.events", metric.WithUnit("{event}"),
 		metric.WithDescription("Attempts to deliver an event."))
 	return errors.Join(all[:]...)
 }

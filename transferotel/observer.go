@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel"
@@ -27,22 +28,52 @@ const (
 	keyStands  = attribute.Key("transfer.state") // of spans
 )
 
+// Option changes a default of [New].
+type Option func(*telemetry)
+
+// WithAttributes adds attributes to each metric and each span of the observer.
+// Where a process has coordinators of several deployments, one of them names the
+// deployment, so that the counts are not taken for those of another one:
+//
+//	east := attribute.String("deployment", "east")
+//	observer, err := transferotel.New(nil, nil, transferotel.WithAttributes(east))
+//
+// It can't replace an attribute of the package's own.
+// Defaults to none.
+func WithAttributes(attributes ...attribute.KeyValue) Option {
+	return func(t *telemetry) { t.fixed = t.fixed.and(attributes) }
+}
+
 // New returns an observer for [transfer.WithObserver].
 // A provider that is nil stands for the global one.
 // It fails where the meter provider refuses an instrument.
-func New(tracers trace.TracerProvider, meters metric.MeterProvider) (transfer.Observer, error) {
-	return newByClock(tracers, meters, time.Now) //nolint:forbidigo // users get the real clock; tests call newByClock with their own
+//
+// Several coordinators of one deployment may share an observer, or have one each: what
+// one of them counts is measured, also if the others don't call Run.
+// Coordinators of several deployments need an observer each, with an attribute that
+// tells them apart: see [WithAttributes].
+// The meter provider keeps an observer for as long as it lives itself: make one for each
+// deployment, and not for each request.
+func New(tracers trace.TracerProvider, meters metric.MeterProvider, opts ...Option) (transfer.Observer, error) {
+	return newByClock(tracers, meters, time.Now, opts...) //nolint:forbidigo // users get the real clock; tests call newByClock with their own
 }
 
-func newByClock(tracers trace.TracerProvider, meters metric.MeterProvider, now func() time.Time) (transfer.Observer, error) {
+func newByClock(
+	tracers trace.TracerProvider, meters metric.MeterProvider, now func() time.Time, opts ...Option,
+) (transfer.Observer, error) {
 	if tracers == nil {
 		tracers = otel.GetTracerProvider()
 	}
 	if meters == nil {
 		meters = otel.GetMeterProvider()
 	}
-	t, last := telemetry{tracer: tracers.Tracer(scope)}, &unfinished{now: now}
-	if err := t.create(meters.Meter(scope), last); err != nil {
+	t := telemetry{tracer: tracers.Tracer(scope)}
+	for _, opt := range opts {
+		opt(&t)
+	}
+	last := &unfinished{now: now, fixed: t.fixed}
+	meter := meters.Meter(scope)
+	if err := errors.Join(t.create(meter), last.create(meter)); err != nil {
 		return transfer.Observer{}, fmt.Errorf("transferotel: %w", err)
 	}
 	return transfer.Observer{
@@ -58,13 +89,27 @@ func newByClock(tracers trace.TracerProvider, meters metric.MeterProvider, now f
 // telemetry makes spans and metrics of what an observer is told.
 type telemetry struct {
 	tracer trace.Tracer
+	fixed  fixed
 	instruments
+}
+
+// fixed are the attributes that all metrics and spans of an observer have.
+type fixed []attribute.KeyValue
+
+// and returns them and some more, of which the later ones win.
+func (f fixed) and(more []attribute.KeyValue) fixed { return append(slices.Clip(f), more...) }
+
+// with returns them and those of one measurement.
+func (f fixed) with(more ...attribute.KeyValue) metric.MeasurementOption {
+	return metric.WithAttributes(f.and(more)...)
 }
 
 // transferStarted begins the span of a call.
 func (t telemetry) transferStarted(ctx context.Context, s transfer.TransferStart) context.Context {
-	t.inFlight.Add(ctx, 1, metric.WithAttributes(keyVerb.String(s.Verb)))
-	ctx, _ = t.tracer.Start(ctx, "transfer", trace.WithAttributes(keyID.String(s.ID), keyVerb.String(s.Verb)))
+	t.inFlight.Add(ctx, 1, t.fixed.with(keyVerb.String(s.Verb)))
+	ctx, _ = t.tracer.Start(ctx, "transfer", trace.WithAttributes(t.fixed.and([]attribute.KeyValue{
+		keyID.String(s.ID), keyVerb.String(s.Verb),
+	})...))
 	return ctx
 }
 
@@ -72,8 +117,8 @@ func (t telemetry) transferStarted(ctx context.Context, s transfer.TransferStart
 func (t telemetry) transferDone(info transfer.TransferInfo) {
 	ctx := info.Context
 	verb, outcome := keyVerb.String(info.Verb), keyOutcome.String(info.Outcome.String())
-	t.inFlight.Add(ctx, -1, metric.WithAttributes(verb))
-	t.duration.Record(ctx, info.Took.Seconds(), metric.WithAttributes(verb, outcome))
+	t.inFlight.Add(ctx, -1, t.fixed.with(verb))
+	t.duration.Record(ctx, info.Took.Seconds(), t.fixed.with(verb, outcome))
 	span := trace.SpanFromContext(ctx)
 	if !span.IsRecording() {
 		span.End()
@@ -87,7 +132,7 @@ func (t telemetry) transferDone(info transfer.TransferInfo) {
 		span.SetStatus(codes.Error, info.Err.Error())
 	}
 	for _, stage := range info.Stages {
-		_, child := t.tracer.Start(ctx, "transfer."+stage.Name, trace.WithTimestamp(stage.Begun))
+		_, child := t.tracer.Start(ctx, "transfer."+stage.Name, trace.WithTimestamp(stage.Begun), trace.WithAttributes(t.fixed...))
 		child.End(trace.WithTimestamp(stage.Begun.Add(stage.Took)))
 	}
 	span.End(trace.WithTimestamp(info.Begun.Add(info.Took)))
@@ -108,12 +153,12 @@ func isError(info transfer.TransferInfo) bool {
 // commandDone counts what a command has carried.
 // Commands are shared, and belong to no call's context.
 func (t telemetry) commandDone(info transfer.CommandInfo) {
-	t.batchSize.Record(context.Background(), int64(info.Operations), metric.WithAttributes(keyVerb.String(info.Verb)))
+	t.batchSize.Record(context.Background(), int64(info.Operations), t.fixed.with(keyVerb.String(info.Verb)))
 }
 
 // takenOver counts a takeover, and marks it in the span of the call.
 func (t telemetry) takenOver(info transfer.TakeoverInfo) {
-	t.takeovers.Add(info.Context, 1, metric.WithAttributes(keyVerb.String(info.Verb)))
+	t.takeovers.Add(info.Context, 1, t.fixed.with(keyVerb.String(info.Verb)))
 	trace.SpanFromContext(info.Context).AddEvent("taken over", trace.WithAttributes(
 		attribute.String("transfer.owner", info.Owner), attribute.Float64("transfer.idle", info.Idle.Seconds())))
 }
@@ -131,5 +176,5 @@ func (t telemetry) eventDone(info transfer.EventInfo) {
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	t.events.Add(ctx, 1, metric.WithAttributes(keyVerb.String(info.Kind), keyOutcome.String(outcome)))
+	t.events.Add(ctx, 1, t.fixed.with(keyVerb.String(info.Kind), keyOutcome.String(outcome)))
 }

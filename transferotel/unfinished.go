@@ -18,7 +18,8 @@ const freshFor = time.Minute
 
 // unfinished is what was counted last.
 type unfinished struct {
-	now func() time.Time
+	now   func() time.Time
+	fixed fixed
 
 	mu    sync.Mutex
 	stats transfer.Stats
@@ -40,32 +41,43 @@ func (u *unfinished) latest() (s transfer.Stats, now time.Time, fresh bool) {
 	return u.stats, now, now.Sub(u.at) < freshFor
 }
 
-// observeCounts measures how many transfers are in each state.
-func (u *unfinished) observeCounts(_ context.Context, o metric.Int64Observer) error {
-	s, _, fresh := u.latest()
-	if !fresh {
+// create creates the metrics of what is unfinished, for all that is counted here.
+// A callback that comes with an instrument is dropped where there is such an instrument
+// already: so each observer registers one of its own.
+func (u *unfinished) create(meter metric.Meter) error {
+	counts, err := meter.Int64ObservableGauge("transfer.unfinished", metric.WithUnit("{transfer}"),
+		metric.WithDescription("Transfers of the whole deployment that are unfinished."))
+	if err != nil {
+		return err
+	}
+	age, err := meter.Float64ObservableGauge("transfer.unfinished.age", metric.WithUnit("s"),
+		metric.WithDescription("Since when the oldest unfinished transfer should have come to its end."))
+	if err != nil {
+		return err
+	}
+	_, err = meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		u.observe(o, counts, age)
 		return nil
+	}, counts, age)
+	return err
+}
+
+// observe measures how many transfers are in each state, and the age of the oldest.
+// That is a time of the server's clock, from which this one may differ.
+func (u *unfinished) observe(o metric.Observer, counts metric.Int64Observable, age metric.Float64Observable) {
+	s, now, fresh := u.latest()
+	if !fresh {
+		return
 	}
 	for state, n := range map[string]int64{
 		"scheduled": s.Scheduled, "due": s.Due, "preparing": s.Preparing, "held": s.Held, "overdue": s.Overdue,
 		"committed": s.Committed, "rollback": s.Rollback, "stuck": s.Stuck, "undelivered": s.Undelivered,
 	} {
-		o.Observe(n, metric.WithAttributes(keyState.String(state)))
+		o.ObserveInt64(counts, n, u.fixed.with(keyState.String(state)))
 	}
-	return nil
-}
-
-// observeAge measures the age of the oldest of them.
-// That is a time of the server's clock, from which this one may differ.
-func (u *unfinished) observeAge(_ context.Context, o metric.Float64Observer) error {
-	s, now, fresh := u.latest()
-	if !fresh {
-		return nil
-	}
-	age := time.Duration(0)
+	late := time.Duration(0)
 	if !s.Oldest.IsZero() {
-		age = max(0, now.Sub(s.Oldest))
+		late = max(0, now.Sub(s.Oldest))
 	}
-	o.Observe(age.Seconds())
-	return nil
+	o.ObserveFloat64(age, late.Seconds(), u.fixed.with())
 }

@@ -210,7 +210,7 @@ func (f *Facts) adviceWhenFinal() string {
 	case f.someAre(func(p *Participant) bool { return p.HasMark }):
 		return "It has left a mark, which no step of the library does. Audit says what to do about it."
 	case t.WhollyReversedBy() != "":
-		return "Nothing. It was reversed, the last of it by " + words.Quote(t.WhollyReversedBy()) + "."
+		return "Nothing. It was reversed, the last of it by " + words.Whole(t.WhollyReversedBy()) + "."
 	case t.State == protocol.Success && len(t.Legs) == 0:
 		return "Nothing."
 	case t.State == protocol.Success:
@@ -220,14 +220,21 @@ func (f *Facts) adviceWhenFinal() string {
 }
 
 func (f *Facts) adviceWhenInitiated() string {
-	switch due := f.NextTry(); {
-	case f.Transfer.Waiting != nil:
-		return "It waits for money: " + strings.TrimSuffix(f.Transfer.Waiting.Message, ".") + ". Workers look again when some comes in, " +
-			"and at " + words.Time(due) + ". From " + words.Time(f.Transfer.FundsUntil) + " on it is run for good, whatever is there."
+	due := f.NextTry()
+	overdue := f.Now.Sub(due) > dueWithin
+	if lack := f.Transfer.Waiting; lack != nil {
+		money := "It waits for money: " + strings.TrimSuffix(lack.Message, ".") + ". "
+		if overdue {
+			return money + "A worker should have looked again by now. See that some process calls Run."
+		}
+		return money + "Workers look again when some comes in, and at " + words.Time(due) + ". From " +
+			words.Time(f.Transfer.FundsUntil) + " on it is run for good, whatever is there."
+	}
+	switch {
 	case f.Now.Before(due):
 		return "Nothing: it waits for its time, " + words.Time(due) +
 			". Transfer with the same request runs it at once, and Cancel takes it back."
-	case f.Now.Sub(due) > dueWithin:
+	case overdue:
 		return "It should have begun by now. See that some process calls Run."
 	}
 	return "Nothing: a worker is about to begin with it."

@@ -190,14 +190,25 @@ func (p *Participant) judge(t *document.Transfer, view document.View) {
 }
 
 // whyMissing says what a missing document means.
+// Only what the transfer has found there before was certainly removed.
 func (p *Participant) whyMissing(t *document.Transfer) string {
 	switch {
 	case p.Original != "":
 		return "it was removed, and nobody waits for it"
-	case t.State.Final():
+	case t.Failure != nil && t.Failure.Code == protocol.NotFound.String() && p.isNamedBy(t.Failure):
+		return "it was missing then, too"
+	case t.State == protocol.Success, t.State.Final() && t.Held:
 		return "it was removed since"
+	case t.State.Final():
+		return "it is not there, and may never have been"
 	case t.State == protocol.Initiated:
 		return "the transfer will be refused"
 	}
 	return "the transfer can't be finished there until it is back with its marker"
+}
+
+// isNamedBy reports whether a failure is about the participant.
+func (p *Participant) isNamedBy(f *document.Failure) bool {
+	address, _ := p.Address()
+	return f.Ledger == address.Name && f.Account == p.ID()
 }

@@ -14,9 +14,7 @@ func foundGone(t *document.Transfer, p *Participant) bool {
 	if t.Stuck == nil || t.State != protocol.Committed {
 		return false
 	}
-	address, _ := p.Address()
-	named := t.Stuck.Ledger == address.Name && t.Stuck.Account == p.ID()
-	return named && (t.Stuck.Code == protocol.NotFound.String() || t.Stuck.Code == protocol.RequirementFailed.String())
+	return p.isNamedBy(t.Stuck) && (t.Stuck.Code == protocol.NotFound.String() || t.Stuck.Code == protocol.RequirementFailed.String())
 }
 
 // owed returns the names of the documents that are missing, and that a committed transfer

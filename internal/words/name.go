@@ -30,6 +30,10 @@ func Quote(name string) string {
 	return quotedHead(name, maxNameBytes-len(tail)-len(ellipsis)-1) + ellipsis + tail
 }
 
+// Whole returns all of a name in quotes, with unprintable characters escaped.
+// It is for texts out of which somebody copies it.
+func Whole(name string) string { return quote(name) }
+
 // quotedHead returns as many characters of the beginning as fit, with an opening quote.
 func quotedHead(name string, most int) string {
 	end := 0

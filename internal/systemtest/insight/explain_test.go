@@ -241,8 +241,15 @@ func TestExplainWaiting(t *testing.T) {
 	require.Equal(t, `none "b" -10 (it is waited for: `+e.Record.Waiting.Message+")", participants[0])
 	require.Contains(t, e.Advice, "It waits for money: ")
 	require.Equal(t, e.Record.NextTry, e.NextTry)
+	require.NotContains(t, e.Advice, "See that some process calls Run")
 	stats := b.mustStats()
 	require.EqualValues(t, 1, stats.Scheduled+stats.Due)
+	for _, field := range []string{"createdAt", "notBefore"} {
+		b.SetField("transfers", "t", field, time.Now().Add(-time.Minute))
+	}
+	e, _ = b.explain(b.Coordinator, "t")
+	require.Equal(t, "It waits for money: "+e.Record.Waiting.Message+
+		". A worker should have looked again by now. See that some process calls Run.", e.Advice)
 	b.end()
 }
 

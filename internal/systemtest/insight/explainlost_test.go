@@ -1,6 +1,8 @@
 package insight
 
 import (
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,5 +52,100 @@ func TestExplainWhatIsThereAnew(t *testing.T) {
 	require.Contains(t, e.Advice, `A document was gone, and is there again without its marker: account "b". `)
 	b.Remove("accounts", "b")
 	restore()
+	b.end()
+}
+
+// An account that is missing was removed only where it was certainly there before: a
+// removal would be an incident.
+func TestExplainWhatWasNeverThere(t *testing.T) {
+	t.Parallel()
+	const (
+		then    = "it was missing then, too"
+		perhaps = "it is not there, and may never have been"
+		since   = "it was removed since"
+	)
+	for name, row := range map[string]struct {
+		leave func(b seen)
+		want  string
+	}{
+		"refused": {func(b seen) {
+			_, err := b.Transfer(b.T.Context(), bank.Move("t", "a", "c", 1))
+			require.ErrorIs(b.T, err, transfer.ErrAccountNotFound)
+		}, then},
+		"being rolled back": {func(b seen) {
+			_, err := b.Transfer(b.T.Context(), bank.Move("t", "a", "c", 1))
+			require.ErrorIs(b.T, err, transfer.ErrAccountNotFound)
+			b.SetBack("t", "Rollback")
+		}, then},
+		"refused for another": {func(b seen) {
+			_, err := b.Transfer(b.T.Context(), bank.Move("t", "nobody", "c", 1))
+			require.ErrorIs(b.T, err, transfer.ErrAccountNotFound)
+		}, perhaps},
+		"cancelled": {func(b seen) {
+			_, err := b.Submit(b.T.Context(), bank.Move("t", "a", "c", 1))
+			require.NoError(b.T, err)
+			_, err = b.Cancel(b.T.Context(), "t", "")
+			require.NoError(b.T, err)
+		}, perhaps},
+		"voided": {func(b seen) {
+			b.open("c")
+			_, err := b.Hold(b.T.Context(), bank.Move("t", "a", "c", 1), time.Hour)
+			require.NoError(b.T, err)
+			_, err = b.Void(b.T.Context(), "t")
+			require.NoError(b.T, err)
+			b.RecoverAll()
+			b.Remove("accounts", "c")
+		}, since},
+		"moved, and back": {func(b seen) {
+			b.open("c")
+			_, err := b.Transfer(b.T.Context(), bank.Move("t", "a", "c", 1))
+			require.NoError(b.T, err)
+			_, err = b.Reverse(b.T.Context(), transfer.Reversal{ID: "r", Of: "t", All: true})
+			require.NoError(b.T, err)
+			b.RecoverAll()
+			b.Remove("accounts", "c")
+		}, since},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newSeen(t, 1000, 0)
+			row.leave(b)
+			e, participants := b.explain(b.Coordinator, "t")
+			require.Equal(t, `missing "c" 1 (`+row.want+")", participants[1])
+			if e.Record.State == transfer.StateSuccess {
+				b.open("c") // the books have it
+			}
+			b.end()
+		})
+	}
+}
+
+// open opens an account.
+func (b seen) open(id string) {
+	b.T.Helper()
+	_, err := b.OpenAccount(b.T.Context(), transfer.Account{ID: id})
+	require.NoError(b.T, err)
+}
+
+// The text of an explanation has all of an ID, so that it can be copied.
+func TestExplainNamesWholeIDs(t *testing.T) {
+	t.Parallel()
+	b := newSeen(t, 1000, 0)
+	long := func(name string) string { return name + strings.Repeat("-\u202e0123456789", 12) }
+	b.open(long("account"))
+	_, err := b.Transfer(t.Context(), bank.Move(long("transfer"), "a", long("account"), 1))
+	require.NoError(t, err)
+	_, err = b.Reverse(t.Context(), transfer.Reversal{ID: long("reversal"), Of: long("transfer"), All: true})
+	require.NoError(t, err)
+	moved, _ := b.explain(b.Coordinator, long("transfer"))
+	back, _ := b.explain(b.Coordinator, long("reversal"))
+	whole := strconv.Quote
+	for _, part := range []string{
+		"transfer " + whole(long("transfer")), "settled   " + whole(long("account")), "the last of it by " + whole(long("reversal")),
+	} {
+		require.Contains(t, moved.String(), part)
+	}
+	require.Contains(t, back.String(), "(reverses "+whole(long("transfer"))+")")
+	require.NotContains(t, moved.String()+back.String(), "…")
 	b.end()
 }
