@@ -1,19 +1,21 @@
 package transfertest
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongotransfer/transfer"
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
 const (
 	// advanceLimit is how long an advance may take.
-	advanceLimit = time.Minute
+	advanceLimit = 2 * time.Minute
 	// stepWidth is how far apart things may be due that are done in one step. A worker on
 	// a server looks for them two or three times a second.
 	stepWidth = 500 * time.Millisecond
@@ -42,7 +44,7 @@ const (
 // At most 50 steps are for events that are tried again, and for what comes due during a
 // step; more of that waits for a step that is for something else, or for the end.
 //
-// The test fails if one step takes longer than 10 s, or all of them longer than a minute.
+// The test fails if one step takes longer than 10 s, or all of them longer than 2 min.
 // A step with something to do takes some 10 to 50 ms.
 // Calls at once take turns, and their times add up.
 // A handler of events must not call Advance.
@@ -71,68 +73,79 @@ func (f *Fake) Advance(d time.Duration) {
 }
 
 // advance goes to a time, step by step.
-func (f *Fake) advance(target time.Time) error {
+func (f *Fake) advance(target time.Time) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), advanceLimit)
 	defer cancel()
 	s := steps{target: target, writes: -1}
+	if s.worker, err = f.newCoordinator(); err != nil {
+		return err
+	}
+	defer func() { err = cmp.Or(err, s.worker.Close(ctx)) }()
 	for {
 		begun := f.server.Now()
-		if err := f.step(ctx); err != nil {
+		if err := f.step(ctx, s.worker); err != nil {
 			return err
 		}
 		s.noteChanges(f)
 		due, err := f.nextDue(begun, s)
-		now := f.server.Now()
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case !due.at.IsZero() && !due.at.After(now): // it has come due meanwhile
-			s.repeated++
-		case !due.at.IsZero() && !due.at.After(target):
-			if due.repeats {
-				s.repeated++
-			}
-			f.setAhead(due.at.Sub(now))
-		case now.Before(target):
-			f.setAhead(target.Sub(now))
+		}
+		now, next := f.server.Now(), target
+		if !due.at.IsZero() && (due.at.Before(target) || !due.at.After(now)) {
+			next = due.at
+		}
+		switch {
+		case next.After(now):
+			err = f.setAhead(ctx, next.Sub(now), &s)
+		case next.Equal(due.at): // it has come due meanwhile
+			due.repeats = true
 		default:
 			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if due.repeats {
+			s.repeated++
 		}
 	}
 }
 
-// setAhead sets the clock ahead. The coordinators from before don't know of it.
-func (f *Fake) setAhead(d time.Duration) {
-	f.server.Advance(d)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.outdated = true
-}
-
-// step does what is due now, by a coordinator that nobody else has.
-func (f *Fake) step(ctx context.Context) error {
+// step does what is due now.
+func (f *Fake) step(ctx context.Context, worker *transfer.Coordinator) error {
 	ctx, cancel := context.WithTimeout(ctx, workLimit)
 	defer cancel()
-	c, err := f.newCoordinator()
-	if err != nil {
-		return err
-	}
-	err = f.work(ctx, c)
+	err := f.work(ctx, worker)
 	if f.delivers {
 		f.awaitFinishes(ctx) // of what a handler has moved
 	}
-	if closing := c.Close(ctx); err == nil {
-		err = closing
+	return err
+}
+
+// setAhead sets the clock ahead. The coordinators from before don't know of it, so that
+// the worker is replaced.
+func (f *Fake) setAhead(ctx context.Context, d time.Duration, s *steps) error {
+	f.server.Advance(d)
+	f.mu.Lock()
+	f.outdated = true
+	f.mu.Unlock()
+	next, err := f.newCoordinator()
+	if err != nil {
+		return err
 	}
+	err = s.worker.Close(ctx)
+	s.worker = next
 	return err
 }
 
 // steps is how far an advance has come.
 type steps struct {
 	target   time.Time
-	repeated int       // how many steps were for what can go on for ever
-	writes   int       // how many writes to accounts there were
-	changed  time.Time // when the latest of them was noticed
+	worker   *transfer.Coordinator // which nobody else has
+	repeated int                   // how many steps were for what can go on for ever
+	writes   int                   // how many writes to accounts there were
+	changed  time.Time             // when the latest of them was noticed
 }
 
 // noteChanges notes whether an account was changed.
