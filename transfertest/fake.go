@@ -80,6 +80,7 @@ func WithEvents(h transfer.EventHandler) FakeOption {
 // WithOptions gives the fake options of a coordinator.
 // Those that name collections are not among them, nor is transfer.WithEvents: see
 // [WithLedger], [WithDocuments] and [WithEvents].
+// The test fails for transfer.WithTransfers and transfer.WithEvents.
 func WithOptions(opts ...transfer.Option) FakeOption {
 	return func(s *fakeSettings) { s.opts = append(s.opts, opts...) }
 }
@@ -118,22 +119,25 @@ func NewFake(tb testing.TB, opts ...FakeOption) *Fake {
 	if err := f.latest.Setup(tb.Context()); err != nil {
 		tb.Fatalf("transfertest: %v", err)
 	}
-	if s.events == nil {
-		f.requireNoEvents()
-	}
+	f.checkOptions(s.events != nil)
 	return f
 }
 
-// requireNoEvents ends the test where the note that Setup has written names events of
-// which the fake doesn't know.
-func (f *Fake) requireNoEvents() {
+// checkOptions ends the test where the note that Setup has written is elsewhere, or names
+// events of which the fake doesn't know.
+func (f *Fake) checkOptions(events bool) {
 	f.tb.Helper()
-	named, err := f.server.IDs(fakeTransfers+".transfer", bson.D{{Key: "events", Value: bson.D{{Key: "$ne", Value: nil}}}})
+	notes, err := f.server.Documents(fakeTransfers+".transfer", bson.D{})
 	if err != nil {
 		f.tb.Fatalf("transfertest: %v", err)
 	}
-	if len(named) > 0 {
-		f.tb.Fatal("transfertest: transfer.WithEvents is no option for WithOptions: use transfertest.WithEvents")
+	if len(notes) == 0 {
+		f.tb.Fatal("transfertest: transfer.WithTransfers is no option for WithOptions: a fake has its own collections")
+	}
+	for _, note := range notes {
+		if !events && value(note, "events") != nil {
+			f.tb.Fatal("transfertest: transfer.WithEvents is no option for WithOptions: use transfertest.WithEvents")
+		}
 	}
 }
 
@@ -206,7 +210,7 @@ func (f *Fake) end() {
 	if f.tb.Failed() {
 		return // the test may have ended before it came to that
 	}
-	for _, unmet := range f.orders.unmet() {
+	for _, unmet := range f.orders.left() {
 		f.tb.Errorf("transfertest: %s", unmet)
 	}
 }
