@@ -147,8 +147,9 @@ func (f *Fake) ledger(name string) *mongo.Collection {
 
 // Documents returns the collection that [WithDocuments] has registered under a name, for
 // a test to put documents there and to look at them.
-// It knows the driver's methods to insert, find, update, count and delete, with the usual
-// operators. What it doesn't know it refuses.
+// It knows the driver's methods to insert, find, update, count (CountDocuments) and
+// delete, with the operators that docs/testing-your-service.md lists.
+// It refuses all others by name.
 func (f *Fake) Documents(name string) *mongo.Collection {
 	return f.client.Database(fakeDatabase).Collection("documents." + name)
 }
