@@ -139,3 +139,19 @@ func TestTransfersAmongOptions(t *testing.T) {
 	})
 	require.Equal(t, []string{"transfertest: transfer.WithTransfers is no option for WithOptions: a fake has its own collections"}, r.errors)
 }
+
+// An effect finds its document by a compound _id, whatever the types of its numbers.
+func TestEffectOnACompoundID(t *testing.T) {
+	t.Parallel()
+	w := inMemory(t)
+	w.openBank()
+	w.putDocument(bson.D{{Key: "_id", Value: bson.D{{Key: "a", Value: int32(1)}}}})
+	req := move("t", "alice", "bob", 10)
+	req.Effects = []transfer.Effect{{
+		Documents: "orders", ID: bson.D{{Key: "a", Value: int64(1)}}, Set: bson.D{{Key: "paid", Value: true}},
+	}}
+	_, err := w.fake.Transfer(t.Context(), req)
+	require.NoError(t, err)
+	requireBalance(t, w.fake, "alice", 90)
+	requireBalance(t, w.fake, "bob", 110)
+}
