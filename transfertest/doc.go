@@ -24,6 +24,6 @@
 //
 //   - [Fake.InDoubt]: a transfer is carried out, and the call doesn't learn it.
 //   - [Fake.Fail]: a transfer is refused.
-//   - [Fake.Advance]: time passes. Holds expire, what was submitted comes due, and events
-//     are delivered ([WithEvents]).
+//   - [Fake.Advance]: time passes, step by step. Holds expire, what was submitted comes
+//     due, and events are delivered ([WithEvents]), each at its time.
 package transfertest

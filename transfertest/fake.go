@@ -42,10 +42,13 @@ type Fake struct {
 	delivers bool
 	orders   orders
 
-	mu      sync.Mutex
-	latest  *transfer.Coordinator
-	earlier []*transfer.Coordinator
-	closed  bool
+	advancing sync.Mutex // one advance at a time
+
+	mu       sync.Mutex
+	latest   *transfer.Coordinator
+	earlier  []*transfer.Coordinator
+	outdated bool // time has passed since the latest was made
+	closed   bool
 }
 
 // FakeOption changes a default of [NewFake].
@@ -77,6 +80,7 @@ func WithEvents(h transfer.EventHandler) FakeOption {
 // WithOptions gives the fake options of a coordinator.
 // Those that name collections are not among them, nor is transfer.WithEvents: see
 // [WithLedger], [WithDocuments] and [WithEvents].
+// The test fails for transfer.WithTransfers and transfer.WithEvents.
 func WithOptions(opts ...transfer.Option) FakeOption {
 	return func(s *fakeSettings) { s.opts = append(s.opts, opts...) }
 }
@@ -108,26 +112,32 @@ func NewFake(tb testing.TB, opts ...FakeOption) *Fake {
 	}
 	tb.Cleanup(f.end)
 	f.server.Intercept(f.refuse)
-	f.renew()
+	f.latest, err = f.newCoordinator()
+	if err != nil {
+		tb.Fatalf("transfertest: %v", err)
+	}
 	if err := f.latest.Setup(tb.Context()); err != nil {
 		tb.Fatalf("transfertest: %v", err)
 	}
-	if s.events == nil {
-		f.requireNoEvents()
-	}
+	f.checkOptions(s.events != nil)
 	return f
 }
 
-// requireNoEvents ends the test where the note that Setup has written names events of
-// which the fake doesn't know.
-func (f *Fake) requireNoEvents() {
+// checkOptions ends the test where the note that Setup has written is elsewhere, or names
+// events of which the fake doesn't know.
+func (f *Fake) checkOptions(events bool) {
 	f.tb.Helper()
-	named, err := f.server.IDs(fakeTransfers+".transfer", bson.D{{Key: "events", Value: bson.D{{Key: "$ne", Value: nil}}}})
+	notes, err := f.server.Documents(fakeTransfers+".transfer", bson.D{})
 	if err != nil {
 		f.tb.Fatalf("transfertest: %v", err)
 	}
-	if len(named) > 0 {
-		f.tb.Fatal("transfertest: transfer.WithEvents is no option for WithOptions: use transfertest.WithEvents")
+	if len(notes) == 0 {
+		f.tb.Fatal("transfertest: transfer.WithTransfers is no option for WithOptions: a fake has its own collections")
+	}
+	for _, note := range notes {
+		if !events && value(note, "events") != nil {
+			f.tb.Fatal("transfertest: transfer.WithEvents is no option for WithOptions: use transfertest.WithEvents")
+		}
 	}
 }
 
@@ -137,69 +147,39 @@ func (f *Fake) ledger(name string) *mongo.Collection {
 
 // Documents returns the collection that [WithDocuments] has registered under a name, for
 // a test to put documents there and to look at them.
-// It knows the driver's methods to insert, find, update, count and delete, with the usual
-// operators. What it doesn't know it refuses.
+// It knows the driver's methods to insert, find, update, count (CountDocuments) and
+// delete, with the operators that docs/testing-your-service.md lists.
+// It refuses all others by name.
 func (f *Fake) Documents(name string) *mongo.Collection {
 	return f.client.Database(fakeDatabase).Collection("documents." + name)
 }
 
-// renew replaces the coordinator by one that learns the time anew. What the earlier one
-// has begun goes on, and so do the ledgers that it has returned.
-func (f *Fake) renew() {
-	f.tb.Helper()
-	c, err := transfer.NewCoordinator(f.client.Database(fakeDatabase), f.opts...)
-	if err != nil {
-		f.tb.Fatalf("transfertest: %v", err)
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.latest != nil {
-		f.earlier = append(f.earlier, f.latest)
-	}
-	f.latest = c
+// newCoordinator returns a coordinator that learns the time of now.
+func (f *Fake) newCoordinator() (*transfer.Coordinator, error) {
+	return transfer.NewCoordinator(f.client.Database(fakeDatabase), f.opts...)
 }
 
-// coordinator returns the coordinator of now.
+// coordinator returns the coordinator of now. Where time was let pass since the latest
+// one was made, that is another one, which learns the time anew. What the earlier one has
+// begun goes on, and so do the ledgers that it has returned.
 func (f *Fake) coordinator() *transfer.Coordinator {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.latest
+	if !f.outdated || f.closed {
+		return f.latest
+	}
+	c, err := f.newCoordinator()
+	if err != nil {
+		f.tb.Errorf("transfertest: %v", err)
+		return f.latest
+	}
+	f.earlier, f.latest, f.outdated = append(f.earlier, f.latest), c, false
+	return c
 }
 
 // Now returns what the fake's clock shows, by which it stamps records.
 // It runs like any clock, and [Fake.Advance] sets it ahead.
 func (f *Fake) Now() time.Time { return f.server.Now() }
-
-// Advance lets time pass: it sets the fake's clock ahead.
-// When it returns, the holds that have expired by then are voided, the transfers that
-// were submitted and have come due are done, and the events that are due are delivered.
-// One whose handler has failed is due again a second later, and so on: see
-// transfer.WithEvents.
-// Advance(0) lets the worker do what is due now.
-//
-// Whoever has a ledger from before may go on with it. So each call by more than 0 keeps
-// another coordinator until the test ends, which takes some 50 kB and a goroutine.
-func (f *Fake) Advance(d time.Duration) {
-	f.tb.Helper()
-	if d < 0 {
-		f.tb.Fatalf("transfertest: time doesn't go back by %s", -d)
-	}
-	f.mu.Lock()
-	closed := f.closed
-	f.mu.Unlock()
-	if closed {
-		f.tb.Fatal("transfertest: the fake is closed, and its worker with it")
-	}
-	if d > 0 {
-		f.server.Advance(d)
-		f.renew()
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), workLimit)
-	defer cancel()
-	if err := f.work(ctx); err != nil {
-		f.tb.Errorf("transfertest: what is due could not be done: %v", err)
-	}
-}
 
 // Close closes the fake, as a coordinator is closed.
 func (f *Fake) Close(ctx context.Context) error {
@@ -231,7 +211,7 @@ func (f *Fake) end() {
 	if f.tb.Failed() {
 		return // the test may have ended before it came to that
 	}
-	for _, unmet := range f.orders.unmet() {
+	for _, unmet := range f.orders.left() {
 		f.tb.Errorf("transfertest: %s", unmet)
 	}
 }

@@ -18,16 +18,17 @@ import (
 // orders are what a test has told a fake to answer.
 type orders struct {
 	*sync.Mutex
-	doubts   map[string]bool            // IDs whose next call is left in doubt
-	refusals map[string]protocol.Reason // IDs that are refused
+	doubts   map[string]bool                       // IDs whose next call is left in doubt
+	refusals map[string]refusal                    // IDs that are refused
+	unmet    map[string]*transfer.RequirementError // what the first answer says of a document
 }
 
 func newOrders() orders {
-	return orders{&sync.Mutex{}, map[string]bool{}, map[string]protocol.Reason{}}
+	return orders{&sync.Mutex{}, map[string]bool{}, map[string]refusal{}, map[string]*transfer.RequirementError{}}
 }
 
-// unmet says which orders no call has met.
-func (o orders) unmet() []string {
+// left says which orders no call has met.
+func (o orders) left() []string {
 	o.Lock()
 	defer o.Unlock()
 	var all []string
@@ -63,12 +64,25 @@ var errDoubt = errors.New("the fake was told to leave it open")
 func (f *Fake) answer(id string, rec transfer.Record, err error) (transfer.Record, error) {
 	f.orders.Lock()
 	defer f.orders.Unlock()
+	f.orders.complete(id, err)
 	outcome := transfer.OutcomeOf(err)
 	if !f.orders.doubts[id] || outcome == transfer.NothingStored || outcome == transfer.Unchanged {
 		return rec, err
 	}
 	delete(f.orders.doubts, id)
 	return transfer.Record{}, fmt.Errorf("transfer %s: %w: %w", words.Quote(id), transfer.ErrInDoubt, errDoubt)
+}
+
+// complete adds to the first answer about a refused transfer what later ones don't have.
+func (o orders) complete(id string, err error) {
+	var answer *transfer.RequirementError
+	unmet := o.unmet[id]
+	if unmet == nil || !errors.As(err, &answer) {
+		return
+	}
+	delete(o.unmet, id)
+	answer.Field, answer.Want, answer.Got = unmet.Field, unmet.Want, unmet.Got
+	answer.Missing, answer.ReservedBy = unmet.Missing, unmet.ReservedBy
 }
 
 // Fail has the transfer with this ID refused when it is begun: by Transfer, Hold or
@@ -81,10 +95,21 @@ func (f *Fake) answer(id string, rec transfer.Record, err error) (transfer.Recor
 // ErrAmountKind, ErrAccountBusy, ErrInsufficientFunds, ErrOverflow, ErrRequirementFailed,
 // ErrUnwritable, or an error that wraps it. The test fails for any other one, and for an
 // ID that was begun before.
+//
+// The refusal names the first account or document of the transfer that can have this
+// reason.
+// If there is none, the test fails when the transfer is begun, and the transfer is done:
+// one without effects has no document for ErrRequirementFailed.
+//
+// A *transfer.CurrencyError says which currency the account has, and a
+// *transfer.RequirementError what is not as required; its Documents and ID count for
+// nothing.
+// Without them, the account has the currency XTS, or none where the transfer is in XTS,
+// and the document lacks the first field that the effect requires, or is missing.
 func (f *Fake) Fail(id string, err error) {
 	f.tb.Helper()
 	f.checkID("Fail", id)
-	reason, is := reasonOf(err)
+	order, is := refusalBy(err)
 	if !is {
 		f.tb.Fatalf("transfertest: Fail(%s) needs an error by which a transfer is refused, like "+
 			"transfer.ErrInsufficientFunds, and not: %v", words.Quote(id), err)
@@ -99,7 +124,7 @@ func (f *Fake) Fail(id string, err error) {
 	}
 	f.orders.Lock()
 	defer f.orders.Unlock()
-	f.orders.refusals[id] = reason
+	f.orders.refusals[id] = order
 }
 
 func (f *Fake) checkID(order, id string) {
@@ -113,41 +138,34 @@ func (f *Fake) checkID(order, id string) {
 type refusal struct {
 	err    error
 	reason protocol.Reason
+	given  error // to Fail
 }
 
 // refusals returns those by which an account or a document refuses a transfer.
 func refusals() []refusal {
 	return []refusal{
-		{transfer.ErrAccountNotFound, protocol.NotFound},
-		{transfer.ErrAccountClosed, protocol.Closed},
-		{transfer.ErrAccountFrozen, protocol.Frozen},
-		{transfer.ErrCurrencyMismatch, protocol.CurrencyMismatch},
-		{transfer.ErrAmountKind, protocol.AmountKind},
-		{transfer.ErrAccountBusy, protocol.Busy},
-		{transfer.ErrInsufficientFunds, protocol.InsufficientFunds},
-		{transfer.ErrOverflow, protocol.Overflow},
-		{transfer.ErrRequirementFailed, protocol.RequirementFailed},
-		{transfer.ErrUnwritable, protocol.Unwritable},
+		{err: transfer.ErrAccountNotFound, reason: protocol.NotFound},
+		{err: transfer.ErrAccountClosed, reason: protocol.Closed},
+		{err: transfer.ErrAccountFrozen, reason: protocol.Frozen},
+		{err: transfer.ErrCurrencyMismatch, reason: protocol.CurrencyMismatch},
+		{err: transfer.ErrAmountKind, reason: protocol.AmountKind},
+		{err: transfer.ErrAccountBusy, reason: protocol.Busy},
+		{err: transfer.ErrInsufficientFunds, reason: protocol.InsufficientFunds},
+		{err: transfer.ErrOverflow, reason: protocol.Overflow},
+		{err: transfer.ErrRequirementFailed, reason: protocol.RequirementFailed},
+		{err: transfer.ErrUnwritable, reason: protocol.Unwritable},
 	}
 }
 
-func reasonOf(err error) (protocol.Reason, bool) {
+// refusalBy returns the refusal by which a transfer fails with an error.
+func refusalBy(err error) (refusal, bool) {
 	for _, r := range refusals() {
 		if errors.Is(err, r.err) {
-			return r.reason, true
+			r.given = err
+			return r, true
 		}
 	}
-	return 0, false
-}
-
-// textOf returns the words that are stored with a reason.
-func textOf(reason protocol.Reason) string {
-	for _, r := range refusals() {
-		if r.reason == reason {
-			return r.err.Error()
-		}
-	}
-	return ""
+	return refusal{}, false
 }
 
 // refuse comes before the claim of a transfer that a test wants refused. It stores the
@@ -165,12 +183,20 @@ func (f *Fake) refuse(namespace string, stored, change bson.D) bson.D {
 	id, _ := value(claimed, "_id").(string)
 	f.orders.Lock()
 	defer f.orders.Unlock()
-	reason, ordered := f.orders.refusals[id]
+	order, ordered := f.orders.refusals[id]
 	if !ordered {
 		return nil
 	}
 	delete(f.orders.refusals, id)
-	return failed(claimed, reason)
+	after, unmet, err := order.failed(claimed)
+	if err != nil {
+		f.tb.Errorf("transfertest: Fail(%s) can't be carried out: %v", words.Quote(id), err)
+		return nil
+	}
+	if unmet != nil {
+		f.orders.unmet[id] = unmet
+	}
+	return after
 }
 
 func value(d bson.D, name string) any {
@@ -182,9 +208,30 @@ func value(d bson.D, name string) any {
 	return nil
 }
 
-// failed returns a stored transfer as it is once it was refused.
-func failed(claimed bson.D, reason protocol.Reason) bson.D {
-	var after bson.D
+// failed returns a stored transfer as it is once it was refused, and what is not as
+// required of its document, where that is the reason.
+func (r refusal) failed(claimed bson.D) (after bson.D, unmet *transfer.RequirementError, err error) {
+	raw, err := bson.Marshal(claimed)
+	if err != nil {
+		return nil, nil, err
+	}
+	t, err := document.DecodeTransfer(raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	blamed, err := r.blamed(t)
+	if err != nil {
+		return nil, nil, err
+	}
+	why := r.err
+	switch r.reason {
+	case protocol.CurrencyMismatch:
+		why = r.currencies(t.CurrencyOf(*blamed.Leg))
+	case protocol.RequirementFailed:
+		unmet = r.unmet(blamed.Effect)
+		why = unmet
+	default:
+	}
 	for _, e := range claimed {
 		switch e.Key {
 		case "open":
@@ -196,41 +243,63 @@ func failed(claimed bson.D, reason protocol.Reason) bson.D {
 		}
 		after = append(after, e)
 	}
-	ledger, account := blamed(claimed, reason)
+	address, _ := blamed.Address()
 	return append(after, bson.E{Key: "failure", Value: bson.D{
-		{Key: "code", Value: reason.String()}, {Key: "ledger", Value: ledger}, {Key: "account", Value: account},
-		{Key: "message", Value: textOf(reason)},
-	}})
+		{Key: "code", Value: r.reason.String()}, {Key: "ledger", Value: address.Name}, {Key: "account", Value: blamed.ID()},
+		{Key: "message", Value: why.Error()},
+	}}), unmet, nil
 }
 
 // blamed returns the participant that a refusal names: the first one that can have that
 // reason.
-func blamed(claimed bson.D, reason protocol.Reason) (ledger, account string) {
-	raw, err := bson.Marshal(claimed)
-	if err != nil {
-		return "", ""
-	}
-	t, err := document.DecodeTransfer(raw)
-	if err != nil {
-		return "", ""
-	}
+func (r refusal) blamed(t document.Transfer) (document.Participant, error) {
+	who := "account"
 	for p := range t.Participants() {
 		fits := p.Leg != nil
-		switch reason {
+		switch r.reason {
 		case protocol.RequirementFailed:
-			fits = p.Leg == nil
+			fits, who = p.Leg == nil, "document"
 		case protocol.InsufficientFunds:
-			fits = fits && p.Leg.Amount.Sign() < 0
+			fits, who = fits && p.Leg.Amount.Sign() < 0, "account to take money from"
 		case protocol.Overflow:
-			fits = fits && p.Leg.Amount.Sign() > 0
+			fits, who = fits && p.Leg.Amount.Sign() > 0, "account to pay to"
 		case protocol.Unwritable:
 			fits = true
 		default:
 		}
 		if fits {
-			address, _ := p.Address()
-			return address.Name, p.ID()
+			return p, nil
 		}
 	}
-	return "", ""
+	return document.Participant{}, fmt.Errorf("the transfer has no %s that could refuse it: %w", who, r.err)
+}
+
+// testCurrency is the code that ISO 4217 keeps for tests.
+const testCurrency = "XTS"
+
+// currencies returns the error about an account for which a transfer names a currency.
+func (r refusal) currencies(named string) error {
+	differ := &transfer.CurrencyError{Currency: named, AccountCurrency: testCurrency}
+	if given := (*transfer.CurrencyError)(nil); errors.As(r.given, &given) {
+		differ.AccountCurrency = given.AccountCurrency
+	}
+	if differ.AccountCurrency == named && named == testCurrency {
+		differ.AccountCurrency = ""
+	}
+	return differ
+}
+
+// unmet returns what is not as required of an effect's document, or of the original of a
+// reversal.
+func (r refusal) unmet(effect *document.Effect) *transfer.RequirementError {
+	if given := (*transfer.RequirementError)(nil); errors.As(r.given, &given) {
+		return &transfer.RequirementError{
+			Field: given.Field, Want: given.Want, Got: given.Got, Missing: given.Missing, ReservedBy: given.ReservedBy,
+		}
+	}
+	var required bson.D
+	if effect == nil || bson.Unmarshal(effect.Require, &required) != nil || len(required) == 0 {
+		return &transfer.RequirementError{Missing: true}
+	}
+	return &transfer.RequirementError{Field: required[0].Key, Want: required[0].Value}
 }

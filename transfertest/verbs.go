@@ -47,7 +47,7 @@ func (f *Fake) Wait(ctx context.Context, id string) (transfer.Record, error) {
 		return f.coordinator().Wait(ctx, id)
 	}
 	working, stop := context.WithCancel(ctx)
-	_ = f.work(working) // where it fails, the transfer is not final, and Wait says so
+	_ = f.work(working, f.coordinator()) // where it fails, the transfer is not final, and Wait says so
 	var worker sync.WaitGroup
 	worker.Go(func() { f.workUntil(working) })
 	defer worker.Wait()

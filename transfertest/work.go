@@ -8,6 +8,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongotransfer/transfer"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
@@ -22,8 +23,8 @@ const (
 	lookPause = 10 * time.Millisecond
 )
 
-// work runs the worker until it has done what is due now.
-func (f *Fake) work(ctx context.Context) error {
+// work runs a coordinator's worker until it has done what is due now.
+func (f *Fake) work(ctx context.Context, worker *transfer.Coordinator) error {
 	if f.delivers {
 		f.awaitFinishes(ctx)
 	}
@@ -40,7 +41,7 @@ func (f *Fake) work(ctx context.Context) error {
 	working, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan error, 1)
-	go func() { ended <- f.coordinator().Run(working) }()
+	go func() { ended <- worker.Run(working) }()
 	look := time.NewTicker(workPause)
 	defer look.Stop()
 	for {
@@ -57,10 +58,11 @@ func (f *Fake) work(ctx context.Context) error {
 }
 
 // awaitFinishes waits for what a coordinator does a little later than it answers: only
-// then is there an event. What has stalled may never come, and is not waited for in the
-// end.
+// then is there an event. What has stalled is not waited for: it may never come.
 func (f *Fake) awaitFinishes(ctx context.Context) {
+	stalled := bson.NewDateTimeFromTime(f.server.Now().Add(-finishLimit))
 	finishing := bson.D{
+		{Key: "lastModified", Value: bson.D{{Key: "$gt", Value: stalled}}},
 		{Key: "open", Value: true}, {Key: "stuck", Value: nil}, {Key: "state", Value: bson.D{{Key: "$ne", Value: string(protocol.Initiated)}}},
 		{Key: "$nor", Value: bson.A{bson.D{{Key: "state", Value: string(protocol.Preparing)}, {Key: "held", Value: true}}}},
 	}
@@ -85,7 +87,7 @@ func (f *Fake) workUntil(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-look.C:
-			_ = f.work(ctx)
+			_ = f.work(ctx, f.coordinator())
 		}
 	}
 }

@@ -52,9 +52,9 @@ func combined(operator string, operands bson.A) (any, error) {
 	case rankOf(a) == rankNull || rankOf(b) == rankNull:
 		return nil, nil
 	case rankOf(a) != rankNumber || rankOf(b) != rankNumber, typeOf(a) == "decimal" || typeOf(b) == "decimal":
-		return nil, refuse(codeNotSupported, "the server in memory has no %s of a %s and a %s", operator, typeOf(a), typeOf(b))
+		return nil, refuse(codeNotSupported, "the server in memory doesn't know %s of a %s and a %s", operator, typeOf(a), typeOf(b))
 	case operator == "$pow" && asDouble(a) < 2:
-		return nil, refuse(codeNotSupported, "the server in memory has no $pow of %v", a)
+		return nil, refuse(codeNotSupported, "the server in memory doesn't know $pow of %v", a)
 	case typeOf(a) != "double" && typeOf(b) != "double":
 		p, _ := exact(a)
 		q, _ := exact(b)

@@ -17,6 +17,7 @@ type collection struct {
 	uuid    bson.Binary
 	records []*record
 	byID    map[string]*record
+	writes  int // how many versions were stored
 	indexes []bson.D
 }
 
@@ -58,6 +59,7 @@ func (c *collection) store(id any, document bson.D, at bson.Timestamp) {
 	if document != nil && document[0].Key != "_id" {
 		document = append(bson.D{{Key: "_id", Value: id}}, without(document, "_id")...)
 	}
+	c.writes++
 	k := key(id)
 	r := c.byID[k]
 	if r == nil {

@@ -294,7 +294,7 @@ func applyConvert(operand any, s scope) (any, error) {
 	case rankOf(value) == rankNull:
 		return evaluate(field(d, "onNull"), s)
 	case slices.Contains([]string{"long", "double", "decimal", "string", "objectId", "timestamp"}, typeOf(value)):
-		return nil, refuse(codeNotSupported, "the server in memory has no $convert of a %s to a date", typeOf(value))
+		return nil, refuse(codeNotSupported, "the server in memory doesn't know $convert of a %s to a date", typeOf(value))
 	case rankOf(value) != rankDate:
 		return evaluate(field(d, "onError"), s)
 	}

@@ -30,7 +30,7 @@ func meets(document bson.D, e bson.E, s scope) (bool, error) {
 		return true, nil
 	}
 	if strings.HasPrefix(e.Key, "$") {
-		return false, refuse(codeBadValue, "unknown top level operator: %s", e.Key)
+		return false, refuse(codeBadValue, "the server in memory doesn't know the operator %s", e.Key)
 	}
 	var values []any
 	visit(document, e.Key, func(v any) { values = append(values, v) })
@@ -124,18 +124,18 @@ func meetsOne(values []any, o bson.E, s scope) (bool, error) {
 		return meetsElement(values, o.Value, s)
 	case "$size":
 		return anyOf(values, func(v any) bool {
-			elements, is := v.(bson.A)
+			elements, is := plain(v).(bson.A)
 			return is && equal(int64(len(elements)), o.Value)
 		}), nil
 	}
-	return false, refuse(codeBadValue, "unknown operator: %s", o.Key)
+	return false, refuse(codeBadValue, "the server in memory doesn't know the operator %s", o.Key)
 }
 
 // checkWanted refuses a regular expression, which is no value to be equal to, but a
 // pattern.
 func checkWanted(wanted ...any) error {
 	if anyOf(wanted, func(w any) bool { return rankOf(w) == rankRegex }) {
-		return refuse(codeNotSupported, "the server in memory has no filter by a regular expression ($regex)")
+		return refuse(codeNotSupported, "the server in memory doesn't know a filter by a regular expression ($regex)")
 	}
 	return nil
 }
@@ -151,7 +151,7 @@ func anyOf(values []any, is func(any) bool) bool {
 
 // withElements reports whether a value, or one of its elements, is something.
 func withElements(v any, is func(any) bool) bool {
-	if is(v) {
+	if is(plain(v)) {
 		return true
 	}
 	elements, isArray := v.(bson.A)
@@ -222,11 +222,14 @@ func meetsElement(values []any, condition any, s scope) (bool, error) {
 	}
 	are = are && !slices.Contains([]string{"$and", "$or", "$nor"}, operators[0].Key)
 	for _, v := range values {
-		elements, _ := v.(bson.A)
-		for _, element := range elements {
+		elements, _ := plain(v).(bson.A)
+		for _, inner := range elements {
 			met, err := false, error(nil)
-			if document, is := element.(bson.D); are {
-				met, err = meetsAll([]any{element}, operators, s)
+			if array, is := inner.(bson.A); is {
+				inner = element{array}
+			}
+			if document, is := inner.(bson.D); are {
+				met, err = meetsAll([]any{inner}, operators, s)
 			} else if is {
 				met, err = matches(document, filter, s)
 			}

@@ -54,5 +54,5 @@ func (c command) accumulate(documents []bson.D, accumulator bson.E) (any, error)
 	case "$min":
 		return least, nil
 	}
-	return nil, refuse(codeNotSupported, "the server in memory has no accumulator %s", accumulator.Key)
+	return nil, refuse(codeNotSupported, "the server in memory doesn't know the accumulator %s", accumulator.Key)
 }

@@ -28,7 +28,7 @@ func (c command) with(perform func() (bson.D, error), names ...string) (bson.D, 
 func onlyKnown(what string, given bson.D, names ...string) error {
 	for _, e := range given {
 		if !slices.Contains(names, e.Key) {
-			return refuse(codeNotSupported, "the server in memory knows no '%s' of %s", e.Key, what)
+			return refuse(codeNotSupported, "the server in memory doesn't know '%s' of %s", e.Key, what)
 		}
 	}
 	return nil

@@ -14,7 +14,7 @@ func applyToLists(operator string, operands bson.A) (any, error) {
 	case "$allElementsTrue":
 		return allTrue(operands)
 	}
-	return nil, refuse(codeUnknownExpression, "Unrecognized expression '%s'", operator)
+	return nil, refuse(codeUnknownExpression, "the server in memory doesn't know the expression %s", operator)
 }
 
 // applyFilter returns the elements of a list that meet a condition.

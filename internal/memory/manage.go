@@ -24,7 +24,7 @@ func (c command) manage(verb string) (bson.D, error) {
 	case "createIndexes":
 		return c.with(c.createIndexes, "indexes", "commitQuorum")
 	}
-	return nil, refuse(codeCommandNotFound, "no such command: '%s'", verb)
+	return nil, refuse(codeCommandNotFound, "the server in memory doesn't know the command %s", verb)
 }
 
 // create makes a collection without options, such as a validator.

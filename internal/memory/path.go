@@ -9,7 +9,7 @@ import (
 
 // visit calls see with every value that a filter's path leads to, and with missing where
 // it leads to nothing. A path goes through each document of an array, and takes a number
-// for an index as well.
+// for an index as well: an array at the index where it ends is an [element].
 func visit(v any, path string, see func(v any)) {
 	name, rest, more := strings.Cut(path, ".")
 	next := func(v any) {
@@ -24,16 +24,41 @@ func visit(v any, path string, see func(v any)) {
 		next(field(v, name))
 	case bson.A:
 		if i, err := strconv.Atoi(name); err == nil && i >= 0 && i < len(v) {
-			next(v[i])
+			switch inner := v[i].(type) {
+			case bson.A:
+				if more {
+					next(inner)
+				} else {
+					see(element{inner})
+				}
+			case bson.D:
+				next(inner)
+			default:
+				if !more {
+					see(inner)
+				}
+			}
 		}
-		for _, element := range v {
-			if d, is := element.(bson.D); is {
+		for _, inner := range v {
+			if d, is := inner.(bson.D); is {
 				visit(d, path, see)
 			}
 		}
 	default:
 		see(missing{})
 	}
+}
+
+// element is an array in another one, which a filter takes as one value: it doesn't look
+// at the elements within.
+type element struct{ array bson.A }
+
+// plain returns a value that visit has seen as it is stored.
+func plain(v any) any {
+	if e, is := v.(element); is {
+		return e.array
+	}
+	return v
 }
 
 // reach returns the value that an expression's path leads to. Through an array it leads
@@ -114,7 +139,10 @@ func putInto(at any, path string, value any) (any, error) {
 	case bson.A:
 		name, rest, more := strings.Cut(path, ".")
 		i, err := strconv.Atoi(name)
-		if err != nil || i < 0 || i >= len(at) {
+		if err == nil && i >= len(at) {
+			return nil, refuse(codeNotSupported, "the server in memory doesn't know an update beyond the end of an array: '%s'", name)
+		}
+		if err != nil || i < 0 {
 			return nil, refuse(codePathNotViable, "Cannot create field '%s' in an array", name)
 		}
 		changed := append(bson.A(nil), at...)

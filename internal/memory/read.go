@@ -94,7 +94,7 @@ func (c command) throughStage(documents []bson.D, stage bson.E) ([]bson.D, error
 		}
 		return projected, nil
 	}
-	return nil, refuse(codeUnknownStage, "Unrecognized pipeline stage name: '%s'", stage.Key)
+	return nil, refuse(codeUnknownStage, "the server in memory doesn't know the stage %s", stage.Key)
 }
 
 // cut leaves the first documents out, or the others.
@@ -164,6 +164,7 @@ func sortValue(document bson.D, by bson.E) any {
 		}
 	}
 	visit(document, by.Key, func(v any) {
+		v = plain(v)
 		if elements, is := v.(bson.A); is {
 			if len(elements) == 0 {
 				take(nothing{})
@@ -187,7 +188,7 @@ func checkProjection(projection bson.D) error {
 		plain := rankOf(f.Value) == rankNumber || rankOf(f.Value) == rankFlag
 		switch {
 		case strings.ContainsAny(f.Key, ".$"), !computed && !plain:
-			return refuse(codeNotSupported, "the server in memory has no projection of '%s' as: %v", f.Key, f.Value)
+			return refuse(codeNotSupported, "the server in memory doesn't know a projection of '%s' as: %v", f.Key, f.Value)
 		case f.Key == "_id" && plain:
 		default:
 			includes, excludes = includes || isTrue(f.Value), excludes || !isTrue(f.Value)

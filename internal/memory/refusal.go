@@ -16,6 +16,8 @@ const (
 	codePathNotViable        = 28
 	codeConflictingOperators = 40
 	codeNamespaceExists      = 48
+	codeDollarName           = 52
+	codeInvalidID            = 53
 	codeEmptyFieldName       = 56
 	codeCommandNotFound      = 59
 	codeImmutableField       = 66
@@ -24,6 +26,7 @@ const (
 	codeNotSupported         = 115
 	codeUnknownExpression    = 168
 	codeSnapshotTooOld       = 239
+	codeTooLarge             = 10334
 	codeDuplicateKey         = 11000
 	codeUndefinedVariable    = 17276
 	codeMixedProjection      = 31254

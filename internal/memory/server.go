@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -104,20 +105,39 @@ func (s *Server) Now() time.Time {
 	return s.clock()
 }
 
-// IDs returns the _ids of the documents of a collection that match a filter.
-func (s *Server) IDs(namespace string, filter bson.D) (bson.A, error) {
+// Documents returns the documents of a collection that match a filter.
+func (s *Server) Documents(namespace string, filter bson.D) ([]bson.D, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ids := bson.A{}
 	c := s.collections[namespace]
 	if c == nil {
-		return ids, nil
+		return nil, nil
 	}
-	found, err := c.find(filter, s.scope(), bson.Timestamp{})
+	return c.find(filter, s.scope(), bson.Timestamp{})
+}
+
+// IDs returns the _ids of the documents of a collection that match a filter.
+func (s *Server) IDs(namespace string, filter bson.D) (bson.A, error) {
+	found, err := s.Documents(namespace, filter)
+	ids := bson.A{}
 	for _, document := range found {
 		ids = append(ids, field(document, "_id"))
 	}
 	return ids, err
+}
+
+// Writes returns how many versions of documents were stored in all collections, but for
+// those whose namespaces begin with a prefix.
+func (s *Server) Writes(without string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for namespace, c := range s.collections {
+		if !strings.HasPrefix(namespace, without) {
+			n += c.writes
+		}
+	}
+	return n
 }
 
 // clock returns the time as it is stored.

@@ -90,15 +90,17 @@ func (r refusals) indexes() map[string]error {
 
 func (r refusals) filters() map[string]error {
 	return map[string]error{
-		"$regex":         r.find(one("a", one("$regex", "x"))),
-		"($regex)":       r.find(one("a", bson.Regex{Pattern: "x"})),
-		"expression ($":  r.find(one("a", one("$in", bson.A{bson.Regex{Pattern: "x"}}))),
-		"$text":          r.find(one("$text", one("$search", "x"))),
-		"$elemMatch":     r.find(one("list", one("$elemMatch", 1))),
-		"$type needs":    r.find(one("a", one("$type", "javascript"))),
-		"entries":        r.find(one("$or", bson.A{1})),
-		"upsert by $and": r.upsert(one("$and", bson.A{one("a", 5)})),
-		"upsert by $in":  r.upsert(one("a", one("$in", bson.A{5}))),
+		"doesn't know the operator $regex": r.find(one("a", one("$regex", "x"))),
+		"doesn't know the operator $mod":   r.find(one("a", one("$mod", bson.A{2, 0}))),
+		"$regex":                           r.find(one("a", one("$regex", "x"))),
+		"($regex)":                         r.find(one("a", bson.Regex{Pattern: "x"})),
+		"expression ($":                    r.find(one("a", one("$in", bson.A{bson.Regex{Pattern: "x"}}))),
+		"$text":                            r.find(one("$text", one("$search", "x"))),
+		"$elemMatch":                       r.find(one("list", one("$elemMatch", 1))),
+		"$type needs":                      r.find(one("a", one("$type", "javascript"))),
+		"entries":                          r.find(one("$or", bson.A{1})),
+		"upsert by $and":                   r.upsert(one("$and", bson.A{one("a", 5)})),
+		"upsert by $in":                    r.upsert(one("a", one("$in", bson.A{5}))),
 	}
 }
 
@@ -137,20 +139,22 @@ func (r refusals) reads() map[string]error {
 
 func (r refusals) updates() map[string]error {
 	return map[string]error{
-		"$pull":              r.update(one("$pull", one("list", 1))),
-		"modifiers":          r.update(one("$push", one("list", one("$each", bson.A{1})))),
-		"must be an array":   r.update(one("$push", one("a", 1))),
-		"$sort":              r.update(bson.A{one("$sort", one("a", 1))}),
-		"conflict":           r.update(bson.D{{Key: "$set", Value: one("b", 1)}, {Key: "$inc", Value: one("b.c", 1)}}),
-		"_id":                r.update(set(id(2))),
-		"increment":          r.update(one("$inc", one("missing", "text"))),
-		"$currentDate takes": r.update(one("$currentDate", one("at", "timestamp"))),
-		"path 'list.$.b'":    r.update(set(one("list.$.b", 2))),
-		"path 'list.$[].b'":  r.update(set(one("list.$[].b", 2))),
-		"empty field name":   r.update(set(one("", 2))),
-		"'list.b' from":      r.update(bson.A{one("$set", one("list.b", 2))}),
-		"'list.0.b' from":    r.update(bson.A{one("$unset", "list.0.b")}),
-		"'a' from within":    r.update(bson.A{one("$set", one("a", one("b", 1)))}),
+		"doesn't know the modifier $pull": r.update(one("$pull", one("list", 1))),
+		"beyond the end":                  r.update(set(one("list.5", 1))),
+		"$pull":                           r.update(one("$pull", one("list", 1))),
+		"modifiers":                       r.update(one("$push", one("list", one("$each", bson.A{1})))),
+		"must be an array":                r.update(one("$push", one("a", 1))),
+		"$sort":                           r.update(bson.A{one("$sort", one("a", 1))}),
+		"conflict":                        r.update(bson.D{{Key: "$set", Value: one("b", 1)}, {Key: "$inc", Value: one("b.c", 1)}}),
+		"_id":                             r.update(set(id(2))),
+		"increment":                       r.update(one("$inc", one("missing", "text"))),
+		"$currentDate takes":              r.update(one("$currentDate", one("at", "timestamp"))),
+		"path 'list.$.b'":                 r.update(set(one("list.$.b", 2))),
+		"path 'list.$[].b'":               r.update(set(one("list.$[].b", 2))),
+		"empty field name":                r.update(set(one("", 2))),
+		"'list.b' from":                   r.update(bson.A{one("$set", one("list.b", 2))}),
+		"'list.0.b' from":                 r.update(bson.A{one("$unset", "list.0.b")}),
+		"'a' from within":                 r.update(bson.A{one("$set", one("a", one("b", 1)))}),
 	}
 }
 

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 
@@ -17,14 +18,16 @@ type change struct {
 
 // applied returns a document after the update.
 func (c change) applied(document bson.D) (after bson.D, err error) {
+	same := func(a, b any) bool { return bytes.Equal(encoded(a), encoded(b)) }
 	switch update := c.update.(type) {
 	case bson.A:
+		same = equal
 		after, err = c.throughStages(document, update)
 	case bson.D:
 		if operators, are := operatorsOf(update); are {
 			after, err = c.throughOperators(document, operators)
 		} else {
-			after, err = replaced(document, update), nil
+			after, same = replaced(document, update), equal
 		}
 	default:
 		return nil, refuse(codeFailedToParse, "an update is a document or a list of stages")
@@ -32,10 +35,10 @@ func (c change) applied(document bson.D) (after bson.D, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if id := field(document, "_id"); id != any(missing{}) && !equal(id, field(after, "_id")) {
+	if id := field(document, "_id"); id != any(missing{}) && !same(id, field(after, "_id")) {
 		return nil, refuse(codeImmutableField, "Performing an update on the path '_id' would modify the immutable field '_id'")
 	}
-	return after, nil
+	return after, checkSize(after)
 }
 
 func replaced(document, by bson.D) bson.D {
@@ -112,7 +115,7 @@ func (a assignment) check() error {
 		case step == "":
 			return refuse(codeEmptyFieldName, "The update path '%s' contains an empty field name, which is not allowed.", a.field.Key)
 		case strings.HasPrefix(step, "$"):
-			return refuse(codeBadValue, "the server in memory has no update of the path '%s'", a.field.Key)
+			return refuse(codeBadValue, "the server in memory doesn't know an update of the path '%s'", a.field.Key)
 		}
 	}
 	v := a.field.Value
@@ -121,7 +124,7 @@ func (a assignment) check() error {
 		return refuse(codeTypeMismatch, "Cannot increment with non-numeric argument: {%s: %v}", a.field.Key, v)
 	case a.operator == "$push":
 		if _, modifies := operatorsOf(v); modifies {
-			return refuse(codeNotSupported, "the server in memory has no $push with modifiers: %v", v)
+			return refuse(codeNotSupported, "the server in memory doesn't know $push with modifiers: %v", v)
 		}
 	case a.operator != "$currentDate" || v == true:
 	case !is || len(kind) != 1 || !slices.Contains([]string{"date", "timestamp"}, text(kind, "$type")):
@@ -151,7 +154,7 @@ func (c change) throughOperator(document bson.D, operator string, f bson.E) (bso
 		}
 		return put(document, f.Key, c.scope["NOW"])
 	}
-	return nil, refuse(codeFailedToParse, "Unknown modifier: %s", operator)
+	return nil, refuse(codeFailedToParse, "the server in memory doesn't know the modifier %s", operator)
 }
 
 func increase(document bson.D, f bson.E) (bson.D, error) {
@@ -238,7 +241,7 @@ func (c change) throughStage(document bson.D, stage bson.E) (after bson.D, err e
 		}
 		return after, nil
 	}
-	return nil, refuse(codeUnknownStage, "Unrecognized pipeline stage name: '%s'", stage.Key)
+	return nil, refuse(codeUnknownStage, "the server in memory doesn't know the stage %s of an update", stage.Key)
 }
 
 // checkStage refuses what a stage changes in a way of its own: each element of an array,
@@ -246,7 +249,7 @@ func (c change) throughStage(document bson.D, stage bson.E) (after bson.D, err e
 func checkStage(document bson.D, path string, value any) error {
 	_, inner := value.(bson.D)
 	if _, are := operatorsOf(value); inner && !are || throughArray(document, path) {
-		return refuse(codeNotSupported, "the server in memory has no stage that changes '%s' from within", path)
+		return refuse(codeNotSupported, "the server in memory doesn't know a stage that changes '%s' from within", path)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/big"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -221,14 +222,31 @@ func encoded(v any) []byte {
 	return data
 }
 
-// key returns a text by which values that are equal are found, as far as _ids go.
+// key returns a text by which values that are equal are found, as far as _ids go: numbers
+// count by value, at any depth.
 func key(v any) string {
-	if rankOf(v) == rankNumber {
-		if value, kind := exact(v); kind == 0 {
-			return "number " + value.RatString()
+	switch v := v.(type) {
+	case bson.D:
+		text := "{"
+		for _, e := range v {
+			text += strconv.Quote(e.Key) + ":" + key(e.Value) + ","
 		}
+		return text + "}"
+	case bson.A:
+		text := "["
+		for _, element := range v {
+			text += key(element) + ","
+		}
+		return text + "]"
 	}
-	return typeOf(v) + " " + string(encoded(v))
+	if rankOf(v) == rankNumber {
+		value, kind := exact(v)
+		if kind != 0 {
+			return "number kind " + strconv.Itoa(kind)
+		}
+		return "number " + value.RatString()
+	}
+	return typeOf(v) + " " + strconv.Quote(string(encoded(v)))
 }
 
 // isTrue reports whether an expression's value counts as true.

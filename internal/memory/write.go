@@ -50,6 +50,13 @@ func (c command) insert() (bson.D, error) {
 			id = bson.NewObjectID()
 			document = append(bson.D{{Key: "_id", Value: id}}, document...)
 		}
+		if err := errors.Join(checkID(id), checkSize(document)); err != nil {
+			done.refused(i, err)
+			if c.ordered() {
+				break
+			}
+			continue
+		}
 		c.before(collection, id, nil, document)
 		if stored := collection.get(id); stored != nil {
 			done.errors = append(done.errors, duplicate(i, c.database+"."+c.name, id))
@@ -62,6 +69,48 @@ func (c command) insert() (bson.D, error) {
 		done.matched++
 	}
 	return c.reply(done), nil
+}
+
+// maxDocument is how large a document may be.
+const maxDocument = 16 << 20
+
+// checkSize refuses a document that is too large to be stored.
+func checkSize(document bson.D) error {
+	if size := len(encoded(document)); size > maxDocument {
+		return refuse(codeTooLarge, "BSONObj size: %d is invalid. Size must be between 0 and %d", size, maxDocument)
+	}
+	return nil
+}
+
+// checkID refuses what can't be an _id.
+func checkID(id any) error {
+	switch name := typeOf(id); name {
+	case "array", "regex", "undefined":
+		return refuse(codeInvalidID, "The '_id' value cannot be of type %s", name)
+	}
+	return checkNames(id)
+}
+
+// checkNames refuses the names of operators within an _id.
+func checkNames(v any) error {
+	switch v := v.(type) {
+	case bson.D:
+		for _, e := range v {
+			if strings.HasPrefix(e.Key, "$") {
+				return refuse(codeDollarName, "_id fields may not contain '$'-prefixed fields: %s is not valid for storage.", e.Key)
+			}
+			if err := checkNames(e.Value); err != nil {
+				return err
+			}
+		}
+	case bson.A:
+		for _, element := range v {
+			if err := checkNames(element); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // duplicate returns the error of an insert whose _id is taken.
@@ -183,7 +232,7 @@ func required(filter bson.D) (document bson.D, err error) {
 		case e.Key == "$expr", e.Key == "$comment":
 			continue
 		case strings.HasPrefix(e.Key, "$"):
-			return nil, refuse(codeNotSupported, "the server in memory has no upsert by %s", e.Key)
+			return nil, refuse(codeNotSupported, "the server in memory doesn't know an upsert by %s", e.Key)
 		case !are:
 			operators = bson.D{{Key: "$eq", Value: e.Value}}
 		}
@@ -194,7 +243,7 @@ func required(filter bson.D) (document bson.D, err error) {
 					return nil, err
 				}
 			case "$in":
-				return nil, refuse(codeNotSupported, "the server in memory has no upsert by %s", o.Key)
+				return nil, refuse(codeNotSupported, "the server in memory doesn't know an upsert by %s", o.Key)
 			}
 		}
 	}
@@ -207,15 +256,19 @@ func (c command) upsert(collection *collection, filter bson.D, update any) (bson
 	if err != nil {
 		return nil, err
 	}
-	if field(document, "_id") == any(missing{}) {
-		document = append(bson.D{{Key: "_id", Value: bson.NewObjectID()}}, document...)
-	}
 	at := c.server.tick()
 	after, err := change{update: update, scope: c.scope, at: at, inserted: true}.applied(document)
 	if err != nil {
 		return nil, err
 	}
 	id := field(after, "_id")
+	if id == any(missing{}) {
+		id = bson.NewObjectID()
+		after = append(bson.D{{Key: "_id", Value: id}}, after...)
+	}
+	if err := checkID(id); err != nil {
+		return nil, err
+	}
 	if collection.get(id) != nil {
 		return nil, refuse(codeDuplicateKey, "E11000 duplicate key error collection: %s.%s index: _id_", c.database, c.name)
 	}
