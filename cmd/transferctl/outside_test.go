@@ -150,6 +150,52 @@ func TestRolesAndMissingRights(t *testing.T) {
 	require.Contains(t, g.as("auditor", "wrong", "stats").requires(exitFailed).err, "password")
 }
 
+// A user who is refused learns that from every command, and not that something does not
+// exist or is in doubt.
+func TestRefusedUsers(t *testing.T) {
+	t.Parallel()
+	g := newGuarded(t)
+	g.as("migration", "secret", "setup").done()
+	require.NoError(t, g.till.RunCommand(t.Context(), bson.D{
+		{Key: "createUser", Value: "nobody"}, {Key: "pwd", Value: "secret"}, {Key: "roles", Value: bson.A{}},
+	}).Err())
+	g.names = []string{"--database", "till", "--accounts", "wallets", "--transfers", "moves"}
+	for _, args := range [][]string{
+		{"accounts", "eve", "--ledger", "eu"}, {"accounts"}, {"list"}, {"watch", "--looks", "1"}, {"recover"}, {"recover", "--dry-run"},
+		{"stats"}, {"show", "x"}, {"cancel", "x", "--yes"}, {"audit"},
+	} {
+		for _, who := range []struct{ user, password, want string }{
+			{"nobody", "secret", "the user has no right to find on till.moves.transfer"},
+			{"auditor", "wrong", "the server refuses the user or the password"},
+		} {
+			var e errorView
+			refused := g.as(who.user, who.password, append(args, "--json")...).requires(exitFailed)
+			require.NoError(t, json.Unmarshal([]byte(refused.err), &e))
+			require.Contains(t, e.Error, who.want, args)
+			require.Equal(t, "NothingStored", e.Outcome, args)
+		}
+	}
+}
+
+// A user whom the server refuses is told so by its clock as well: a password may be
+// changed while watch goes on.
+func TestServerTimeOfARefusedUser(t *testing.T) {
+	t.Parallel()
+	server, err := mongotest.StartWithUsers(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, server.Stop()) })
+	u := mustParse(t, server.URI())
+	u.User = url.UserPassword(u.User.Username(), "wrong")
+	var s session
+	client, err := s.connect(u.String())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.connections.close(t.Context())) })
+	s.transfers = client.Database("till").Collection("moves")
+	_, err = s.serverTime(t.Context())
+	require.ErrorIs(t, err, transfer.ErrUnauthorized)
+	require.EqualError(t, err, "the server refuses the user or the password")
+}
+
 // What this module embeds is what docs/roles has.
 func TestRolesAreThoseOfTheDocs(t *testing.T) {
 	t.Parallel()

@@ -76,7 +76,7 @@ func (p *program) planned(ctx context.Context, s *session) (recoveryView, error)
 	held.Holds = true
 	now, err := s.serverTime(ctx) // by which holds expire
 	if err != nil {
-		return view, contactError(err)
+		return view, err
 	}
 	overdue := transfer.Query{ExpiresBefore: now}
 	all, err := s.Count(ctx, stalled)

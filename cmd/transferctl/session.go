@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongotransfer/transfer"
@@ -77,10 +76,10 @@ func (s *session) begin(ctx context.Context, p *program, need need, uri, databas
 	s.transfers = s.database.Collection(p.flags.transfers)
 	declared, found, err := deployment.ReadDeclared(ctx, s.transfers)
 	if err != nil {
-		if err = contactError(err); !errors.Is(err, transfer.ErrUnauthorized) {
+		if err = contactError(err); need == needDeployment || !errors.Is(err, transfer.ErrUnauthorized) {
 			return err
 		}
-		// The library names the right that is missing.
+		// The library names the right that is missing to set up, or to look.
 	}
 	if err == nil && !found && need == needDeployment {
 		return fmt.Errorf("%w in the database %s with transfers in %s: "+
@@ -101,13 +100,16 @@ func (s *session) begin(ctx context.Context, p *program, need need, uri, databas
 	return err
 }
 
-// contactError names the error of the first command.
+// contactError names the error of a command of transferctl's own.
 func contactError(err error) error {
+	missing := wire.Refused(err)
 	switch {
 	case errors.Is(err, context.Canceled):
 		return err
-	case wire.Refused(err) != nil:
-		return fmt.Errorf("%w: %w", transfer.ErrUnauthorized, err)
+	case missing != nil && missing.Code == wire.CodeNoUser:
+		return &transfer.UnauthorizedError{}
+	case missing != nil:
+		return &transfer.UnauthorizedError{Action: missing.Action, Namespace: missing.Namespace}
 	case wire.CommandCode(err) == 0:
 		return &awayError{err}
 	}
@@ -211,8 +213,6 @@ func (s *session) checkRetention(ctx context.Context, retention time.Duration) e
 	case wire.NotFound(err):
 		return usage("no process keeps transfers for %s so far, and the first one would shorten all statements for good: "+
 			"say what the services say, or begin with transferctl setup --retention", retention)
-	case wire.Refused(err) != nil:
-		return fmt.Errorf("%w: %w", transfer.ErrUnauthorized, err)
 	case err != nil:
 		return contactError(err)
 	}
@@ -255,11 +255,11 @@ func (s *session) named(namespace string) *mongo.Collection {
 
 // serverTime asks the server for its time, by which transfers are stored.
 func (s *session) serverTime(ctx context.Context) (time.Time, error) {
-	var hello struct {
-		LocalTime time.Time `bson:"localTime"`
+	hello, err := collections.Hello(ctx, s.transfers)
+	if err != nil {
+		return time.Time{}, contactError(err)
 	}
-	err := s.database.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&hello)
-	return hello.LocalTime, err
+	return hello.LocalTime, nil
 }
 
 // close ends what was begun.
