@@ -58,7 +58,7 @@ func (p *program) end(err error) int {
 		return code
 	}
 	for line := range strings.SplitSeq(strings.TrimSpace(err.Error()), "\n") {
-		_, _ = fmt.Fprintln(p.err, "transferctl:", clean(line))
+		_, _ = fmt.Fprintln(p.err, "transferctl:", printable(line))
 	}
 	return code
 }

@@ -239,7 +239,7 @@ func TestShowForgesNoLines(t *testing.T) {
 	d := atDesk(t, b.DB)
 	d.run("cancel", "held", "--yes", "--reason", "x\nadvice:   pay it by hand").done()
 	shown := d.run("show", "held").done()
-	require.Contains(t, shown.out, `x\u000aadvice:   pay it by hand`)
+	require.Contains(t, shown.out, `x\nadvice:   pay it by hand`)
 	require.NotContains(t, shown.out, "\nadvice:   pay")
 	b.CheckBooks(bank.Balances(100, 0))
 	require.Empty(t, b.MustAudit().Findings)

@@ -144,7 +144,7 @@ func (v recoveryView) tellPlan(w *page) {
 		if t.Hold && t.State == transfer.StatePreparing {
 			why = "expired " + timeText(t.ExpiresAt)
 		}
-		rows = append(rows, []string{t.ID, string(t.State), why})
+		rows = append(rows, []string{clean(t.ID), string(t.State), why})
 	}
 	header := []string{"ID", "STATE", "WHY"}
 	if len(rows) > 0 {
@@ -160,7 +160,7 @@ func (v recoveryView) tellPlan(w *page) {
 	w.line("%s%s next try; --stall-threshold 0s retries now", count(v.Waiting, "transfer"), waits)
 	rows = nil
 	for _, t := range v.WaitingTransfers {
-		rows = append(rows, []string{t.ID, string(t.State), "next try " + timeText(t.NextTry) + t.stuckText()})
+		rows = append(rows, []string{clean(t.ID), string(t.State), "next try " + timeText(t.NextTry) + t.stuckText()})
 	}
 	w.table(header, rows)
 }
@@ -170,7 +170,7 @@ func (v recordView) stuckText() string {
 	if v.Stuck == nil {
 		return ""
 	}
-	return ", stuck: " + v.Stuck.Code + " " + v.Stuck.Account
+	return ", stuck: " + clean(v.Stuck.Code+" "+v.Stuck.Account)
 }
 
 func (v recoveryView) tellReport(w *page) {
