@@ -39,6 +39,14 @@ func TestServerAway(t *testing.T) {
 	require.Equal(t, exitAway, e.ExitCode)
 }
 
+// A name server that doesn't know the servers is away, as they are.
+func TestNameServerAway(t *testing.T) {
+	t.Parallel()
+	d := atDesk(t, nil)
+	d.env["MONGODB_URI"] = "mongodb+srv://nowhere.invalid/bank"
+	require.Contains(t, d.runBare("stats").requires(exitAway).err, "can't be reached")
+}
+
 // A command line that can't be meant is refused, and nothing is asked of a server.
 func TestUsage(t *testing.T) {
 	t.Parallel()
@@ -255,6 +263,7 @@ func TestTimeout(t *testing.T) {
 	d := atDesk(t, nil)
 	d.env["MONGODB_URI"] = "mongodb://" + silent.Addr().String() + "/bank?serverSelectionTimeoutMS=3600000"
 	begun := time.Now()
-	d.runBare("stats", "--timeout", "300ms").requires(exitAway)
+	a := d.runBare("stats", "--timeout", "300ms").requires(exitAway)
+	require.Equal(t, "transferctl: the time of --timeout, 300ms, is over\n", a.err)
 	require.Less(t, time.Since(begun), 5*time.Minute) // the desk's patience is longer
 }

@@ -73,6 +73,14 @@ func TestConfigurationComesFromTheNotes(t *testing.T) {
 			require.Contains(t, a.requires(exitFailed).err, "deployment", args)
 		}
 	}
+	for _, args := range [][]string{{"--field", "pending=pending"}, {"--field", "floor=x"}, {"--ids", "string"}} {
+		for _, command := range [][]string{{"recover"}, {"show", "t"}, {"list"}, {"accounts"}} {
+			a := d.run(append(args, command...)...).requires(exitFailed)
+			require.Contains(t, a.err, "differs from the deployment's note", command)
+			require.Empty(t, a.out, command)
+		}
+	}
+	d.run("--field", "pending=reserved", "--field", "floor=floor", "--ids", "objectid", "list").done()
 }
 
 // What cannot be found is said, to programs as well, and does not keep the rest from

@@ -85,7 +85,7 @@ func (s *session) begin(ctx context.Context, p *program, need need, uri, databas
 		return fmt.Errorf("%w in the database %s with transfers in %s: "+
 			"see --database and --transfers, or begin with transferctl setup", ErrNoDeployment, database, p.flags.transfers)
 	}
-	if err := s.configure(ctx, p, declared); err != nil {
+	if err := s.configure(ctx, p, need, declared); err != nil {
 		return err
 	}
 	if need == needDeployment {
@@ -116,13 +116,14 @@ func contactError(err error) error {
 	return err
 }
 
-// configure collects the options of the coordinator.
-func (s *session) configure(ctx context.Context, p *program, declared deployment.Declared) error {
+// configure collects the options of the coordinator. It refuses flags that differ from
+// the note at once, also for a command that only reads.
+func (s *session) configure(ctx context.Context, p *program, need need, declared deployment.Declared) error {
 	f := &p.flags
 	if err := s.chooseAccounts(f.accounts, declared); err != nil {
 		return err
 	}
-	note, _, err := deployment.ReadDeclaredAccounts(ctx, s.accounts)
+	note, found, err := deployment.ReadDeclaredAccounts(ctx, s.accounts)
 	if err != nil && wire.Refused(err) == nil {
 		return contactError(err)
 	}
@@ -131,6 +132,10 @@ func (s *session) configure(ctx context.Context, p *program, declared deployment
 	}
 	if s.ids, err = f.accountIDs(note.ObjectIDs); err != nil {
 		return err
+	}
+	if need == needDeployment && found && (s.fields != transfer.Fields(note.Fields) || (s.ids == transfer.ObjectIDs) != note.ObjectIDs) {
+		return fmt.Errorf("%w: --field or --ids differs from the deployment's note about %s: leave them out",
+			transfer.ErrUnsupportedDeployment, wire.NamespaceOf(s.accounts))
 	}
 	if s.kinds, err = f.eventKinds(declared.Events); err != nil {
 		return err
