@@ -301,8 +301,10 @@ func outcomeText(rec transfer.Record) string {
 func contacted(err error) error {
 	var command mongo.CommandError
 	switch {
-	case errors.As(err, &command) && command.Code == 13:
-		return fmt.Errorf("%w: %w", transfer.ErrUnauthorized, err)
+	case wire.Refused(err) != nil:
+		return contactError(err)
+	case errors.As(err, &command) && command.Code == wire.CodeUnauthorized: // whose text has the whole command
+		return fmt.Errorf("%w: convert needs more rights: see docs/transferctl.md", transfer.ErrUnauthorized)
 	case mongo.IsNetworkError(err) || mongo.IsTimeout(err) && !errors.As(err, &command):
 		return &awayError{err}
 	}

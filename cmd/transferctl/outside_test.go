@@ -155,6 +155,9 @@ func TestRolesAndMissingRights(t *testing.T) {
 	refused := g.as("auditor", "secret", "cancel", "later", "--yes", "--json").requires(exitFailed)
 	require.Contains(t, refused.err, "the user has no right to")
 	require.Contains(t, g.as("service", "secret", "cancel", "later", "--yes").done().out, "later  Fail")
+	converting := g.as("auditor", "secret", "convert", "--yes").requires(exitFailed)
+	require.Contains(t, converting.err, "the user has no right to find on till.transactions")
+	require.NotContains(t, converting.err, "lsid")
 	require.Contains(t, g.as("auditor", "wrong", "stats").requires(exitFailed).err, "password")
 }
 

@@ -182,6 +182,14 @@ func TestReading(t *testing.T) {
 	require.Empty(t, b.MustAudit().Findings)
 }
 
+// A document that is no transfer is in no state, since no time.
+func TestShowOfNoTransfer(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 1)
+	b.Insert("transfers", bson.M{"_id": "garbage"})
+	require.Contains(t, atDesk(t, b.DB).run("show", "garbage").done().out, "transfer \"garbage\" is in no state\n")
+}
+
 // Accounts: all of them page by page, and one.
 func TestAccounts(t *testing.T) {
 	t.Parallel()
