@@ -213,7 +213,10 @@ const maxNoteBytes = 200
 func (e Explanation) String() string {
 	var text strings.Builder
 	rec := e.Record
-	fmt.Fprintf(&text, "transfer %s is %s since %s", words.Whole(rec.ID), e.state(), words.Time(e.Since))
+	fmt.Fprintf(&text, "transfer %s is %s", words.Whole(rec.ID), e.state())
+	if !e.Since.IsZero() {
+		fmt.Fprintf(&text, " since %s", words.Time(e.Since))
+	}
 	if rec.Attempts > 0 {
 		fmt.Fprintf(&text, ", and was taken over %s", times(rec.Attempts))
 	}
@@ -248,6 +251,8 @@ func (e Explanation) String() string {
 func (e Explanation) state() string {
 	rec, more := e.Record, ""
 	switch {
+	case rec.State == "": // it is no transfer
+		return "in no state"
 	case rec.Held:
 		more = " (held until " + words.Time(rec.ExpiresAt) + ")"
 	case rec.State == StateInitiated && !rec.NotBefore.IsZero():

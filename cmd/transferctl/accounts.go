@@ -30,7 +30,7 @@ func (p *program) accountsCommand() *cobra.Command {
 			return p.answer(view, func(w *page) {
 				w.table(accountHeader(), [][]string{accountRow(account, nil)})
 				if len(view.Metadata) > 0 {
-					w.line("metadata: %s", view.Metadata)
+					w.line("metadata: %s", jsonText(string(view.Metadata)))
 				}
 			})
 		}))
@@ -81,7 +81,7 @@ func accountHeader() []string {
 
 func accountRow(a transfer.Account, err error) []string {
 	if err != nil {
-		return []string{a.ID, "", "", "", "", "", err.Error()}
+		return []string{clean(a.ID), "", "", "", "", "", err.Error()}
 	}
 	floor := a.Floor.String()
 	if a.NoFloor {
@@ -95,6 +95,6 @@ func accountRow(a transfer.Account, err error) []string {
 		remarks = append(remarks, "closed")
 	}
 	return []string{
-		a.ID, a.Currency, a.Available.String(), a.Posted.String(), a.Incoming.String(), floor, strings.Join(remarks, ", "),
+		clean(a.ID), clean(a.Currency), a.Available.String(), a.Posted.String(), a.Incoming.String(), floor, strings.Join(remarks, ", "),
 	}
 }

@@ -13,7 +13,7 @@ func (p *program) confirm(ctx context.Context, format string, args ...any) error
 	if p.flags.yes {
 		return nil
 	}
-	what := clean(fmt.Sprintf(format, args...))
+	what := printable(fmt.Sprintf(format, args...))
 	if !p.asks {
 		return usage("this changes data: %s. Nobody can be asked here, so say --yes", what)
 	}

@@ -114,7 +114,9 @@ func (v auditView) write(w *page) {
 		if t.Moving {
 			moving = "moving"
 		}
-		rows = append(rows, []string{t.Ledger, t.Currency, strconv.Itoa(t.Accounts), t.Total.String(), t.InTransit.String(), moving})
+		rows = append(rows, []string{
+			clean(t.Ledger), clean(t.Currency), strconv.Itoa(t.Accounts), t.Total.String(), t.InTransit.String(), moving,
+		})
 	}
 	w.table([]string{"LEDGER", "CURRENCY", "ACCOUNTS", "TOTAL", "IN TRANSIT", ""}, rows)
 	for _, f := range v.Findings {

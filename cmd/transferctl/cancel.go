@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
+
+	"github.com/mongotransfer/transfer"
 )
 
 func (p *program) cancelCommand() *cobra.Command {
@@ -15,8 +17,10 @@ func (p *program) cancelCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := p.confirm(ctx, "cancel %q, which is %s: %s", rec.ID, stateOf(rec), movesText(rec.Legs)); err != nil {
-				return err
+			if rec.State != transfer.StateFail && !rec.State.Decided() { // else Cancel changes nothing, and says why
+				if err := p.confirm(ctx, "cancel %q, which is %s: %s", rec.ID, stateOf(rec), movesText(rec.Legs)); err != nil {
+					return err
+				}
 			}
 			if rec, err = s.Cancel(ctx, args[0], reason); err != nil {
 				return err

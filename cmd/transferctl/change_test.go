@@ -78,6 +78,102 @@ func TestReverse(t *testing.T) {
 	require.Empty(t, b.MustAudit().Findings)
 }
 
+// reversible is a bank with something to reverse, or not to.
+func reversible(t *testing.T) *bank.Bank {
+	t.Helper()
+	b := bank.New(t, 100, 0)
+	b.MustMove("paid", 30)
+	b.MustHold("posted", 50, time.Hour)
+	_, err := b.Post(t.Context(), "posted", transfer.PostAmount(transfer.Units(20)))
+	require.NoError(t, err)
+	_, err = b.Transfer(t.Context(), bank.Move("failed", "b", "a", 100_000))
+	require.ErrorIs(t, err, transfer.ErrInsufficientFunds)
+	b.MustHold("held", 5, time.Hour)
+	b.MustSubmit("due")
+	_, err = b.OpenAccount(t.Context(), transfer.Account{ID: "c"})
+	require.NoError(t, err)
+	_, err = b.Transfer(t.Context(), transfer.Request{ID: "three", Legs: []transfer.Leg{
+		{Account: "a", Amount: transfer.Units(-3)}, {Account: "b", Amount: transfer.Units(1)}, {Account: "c", Amount: transfer.Units(2)},
+	}})
+	require.NoError(t, err)
+	return b
+}
+
+// The question says what was moved, what of it was taken back, and what will be.
+func TestQuestionsTellTheTruth(t *testing.T) {
+	t.Parallel()
+	b := reversible(t)
+	d := atDesk(t, b.DB)
+	d.seated, d.answer = true, "no\n"
+	asks := func(want string, args ...string) {
+		t.Helper()
+		asked := d.run(args...).requires(exitFailed)
+		require.Contains(t, asked.err, want+"\nGo on? Type yes: ")
+		require.Contains(t, asked.err, "nothing was done")
+	}
+	asks(`take back 30 of "paid", which moved a -30, b +30; the reversal is "x"`, "reverse", "--of", "paid", "--id", "x", "--all")
+	asks(`take back 10 of "paid", which moved a -30, b +30; the reversal is "x"`, "reverse", "--of", "paid", "--id", "x", "--amount", "10")
+	asks(`take back 20 of "posted", which moved a -20, b +20; the reversal is "x"`, "reverse", "--of", "posted", "--id", "x", "--all")
+	asks(`take back all of "three", which moved a -3, b +1, c +2; the reversal is "x"`, "reverse", "--of", "three", "--id", "x", "--all")
+	require.NotContains(t, d.run("reverse", "--of", "three", "--id", "x", "--amount", "1").requires(exitUsage).err, "Go on?")
+	asks(`cancel "held", which is Preparing (held): a -5, b +5`, "cancel", "held")
+
+	_, err := b.Reverse(t.Context(), transfer.Reversal{ID: "part", Of: "paid", Amount: transfer.Units(10)})
+	require.NoError(t, err)
+	_, err = b.Reverse(t.Context(), transfer.Reversal{ID: "some", Of: "three", Legs: []transfer.Leg{
+		{Account: "a", Amount: transfer.Units(1)}, {Account: "b", Amount: transfer.Units(-1)},
+	}})
+	require.NoError(t, err)
+	asks(`take back 20 of "paid", which moved a -30, b +30, and of which 10 was taken back before; the reversal is "x"`,
+		"reverse", "--of", "paid", "--id", "x", "--all")
+	asks(`take back what is left of "three", which moved a -3, b +1, c +2, and of which 1 reversal took back a part; the reversal is "x"`,
+		"reverse", "--of", "three", "--id", "x", "--all")
+	b.CancelWaiting()
+	d.run("cancel", "held", "--yes").done()
+	b.CheckBooks(map[string]int64{"a": 100, "b": 0, "c": 0})
+	require.Empty(t, b.MustAudit().Findings)
+}
+
+// Where nothing can be moved back or cancelled, nothing is asked.
+func TestNothingIsAskedInVain(t *testing.T) {
+	t.Parallel()
+	b := reversible(t)
+	for _, of := range []string{"posted", "three"} {
+		_, err := b.Reverse(t.Context(), transfer.Reversal{ID: "all-" + of, Of: of, All: true})
+		require.NoError(t, err)
+	}
+	d := atDesk(t, b.DB)
+	d.seated, d.answer = true, "no\n"
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"reverse", "--of", "failed", "--all"}, `transfer "failed": not reversible: it is in state Fail`},
+		{[]string{"reverse", "--of", "held", "--all"}, "not reversible: it is in state Preparing"},
+		{[]string{"reverse", "--of", "due", "--amount", "1"}, "not reversible: it is in state Initiated"},
+		{[]string{"reverse", "--of", "posted", "--all"}, `already reversed, by "all-posted"`},
+		{[]string{"reverse", "--of", "three", "--all"}, `already reversed, by "all-three"`},
+		{[]string{"reverse", "--of", "posted", "--amount", "1"}, "already reversed"},
+		{[]string{"reverse", "--of", "paid", "--amount", "31"}, "more than what is left to be reversed"},
+		{[]string{"cancel", "paid"}, "already committed"},
+	} {
+		if c.args[0] == "reverse" {
+			c.args = append(c.args, "--id", "x")
+		}
+		refused := d.run(c.args...).requires(exitFailed)
+		require.Contains(t, refused.err, c.want)
+		require.NotContains(t, refused.err, "Go on?", c.want)
+	}
+	for _, amount := range []string{"-1", "0"} {
+		require.NotContains(t, d.run("reverse", "--of", "paid", "--id", "x", "--amount", amount).requires(exitUsage).err, "Go on?")
+	}
+	d.run("cancel", "failed").done() // it is what was asked for
+	b.CancelWaiting()
+	d.run("cancel", "held", "--yes").done()
+	b.CheckBooks(map[string]int64{"a": 100, "b": 0, "c": 0})
+	require.Empty(t, b.MustAudit().Findings)
+}
+
 // An amount of decimals is read as one, though it has no point.
 func TestReverseOfDecimals(t *testing.T) {
 	t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"net"
 	"net/url"
 	"strings"
 
@@ -21,7 +22,11 @@ type connections struct {
 // connect returns a client of the server at a URI. It has not reached it yet.
 func (c *connections) connect(uri string) (*mongo.Client, error) {
 	opts := options.Client().ApplyURI(uri)
-	if err := opts.Validate(); err != nil {
+	err := opts.Validate()
+	if errors.As(err, new(*net.DNSError)) { // of the servers that a mongodb+srv URI stands for
+		return nil, &awayError{err}
+	}
+	if err != nil {
 		return nil, usage("the URI: %w", err)
 	}
 	opts.SetAppName("transferctl").SetMonitor(c.monitor)

@@ -253,9 +253,11 @@ func (v *conversion) tellPlan(w *page) {
 	for _, s := range v.view.Transactions {
 		action := string(s.Action)
 		if s.Transfer != "" {
-			action += " as " + s.Transfer
+			action += " as " + clean(s.Transfer)
 		}
-		rows = append(rows, []string{s.ID, s.State, s.Source, s.Destination, s.Amount.String(), action})
+		rows = append(rows, []string{
+			clean(s.ID), clean(s.State), clean(s.Source), clean(s.Destination), s.Amount.String(), action,
+		})
 	}
 	if len(rows) > 0 {
 		w.table([]string{"ID", "STATE", "SOURCE", "DESTINATION", "VALUE", "ACTION"}, rows)
@@ -268,7 +270,7 @@ func (v *conversion) tellPlan(w *page) {
 
 func (v *conversion) tellProblems(w *page) {
 	for _, problem := range v.view.Problems {
-		w.line("problem: %s: %s", problem.About, problem.Detail)
+		w.line("problem: %s: %s", clean(problem.About), problem.Detail)
 		w.line("  %s", problem.Advice)
 	}
 }
@@ -276,7 +278,7 @@ func (v *conversion) tellProblems(w *page) {
 func (v *conversion) tellDone(w *page) {
 	for _, s := range v.view.Transactions {
 		if s.Outcome != "" {
-			w.line("%s: %s", s.Transfer, s.Outcome)
+			w.line("%s: %s", clean(s.Transfer), clean(s.Outcome))
 		}
 	}
 	w.line("converted: %s", count(len(v.view.Transactions), "transaction"))
@@ -299,8 +301,10 @@ func outcomeText(rec transfer.Record) string {
 func contacted(err error) error {
 	var command mongo.CommandError
 	switch {
-	case errors.As(err, &command) && command.Code == 13:
-		return fmt.Errorf("%w: %w", transfer.ErrUnauthorized, err)
+	case wire.Refused(err) != nil:
+		return contactError(err)
+	case errors.As(err, &command) && command.Code == wire.CodeUnauthorized: // whose text has the whole command
+		return fmt.Errorf("%w: convert needs more rights: see docs/transferctl.md", transfer.ErrUnauthorized)
 	case mongo.IsNetworkError(err) || mongo.IsTimeout(err) && !errors.As(err, &command):
 		return &awayError{err}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
@@ -37,6 +38,21 @@ type awayError struct{ err error }
 func (e *awayError) Error() string { return "the server can't be reached: " + e.err.Error() }
 func (e *awayError) Unwrap() error { return e.err }
 
+// overError says that the time of --timeout is over.
+type overError struct {
+	time time.Duration
+	err  error
+}
+
+func (e *overError) Error() string {
+	text := fmt.Sprintf("the time of --timeout, %s, is over", e.time)
+	if errors.As(e.err, new(*awayError)) { // or so it seems: nobody was waited for
+		return text
+	}
+	return text + ": " + e.err.Error()
+}
+func (e *overError) Unwrap() error { return e.err }
+
 // Errors that carry an exit code alone.
 var (
 	// ErrFindings means that something was found, which is printed already.
@@ -58,7 +74,7 @@ func (p *program) end(err error) int {
 		return code
 	}
 	for line := range strings.SplitSeq(strings.TrimSpace(err.Error()), "\n") {
-		_, _ = fmt.Fprintln(p.err, "transferctl:", clean(line))
+		_, _ = fmt.Fprintln(p.err, "transferctl:", printable(line))
 	}
 	return code
 }

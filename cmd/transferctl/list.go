@@ -31,7 +31,7 @@ func (p *program) listCommand() *cobra.Command {
 		cobra.NoArgs, p.with(needDeployment, func(ctx context.Context, s *session, _ []string) error {
 			now, err := s.serverTime(ctx) // by which transfers are created, and holds expire
 			if err != nil {
-				return contactError(err)
+				return err
 			}
 			if err := f.complete(now); err != nil {
 				return err

@@ -54,6 +54,79 @@ func TestRecoverBesideWhatCantBeRead(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
+// What is stuck is tried again after ever longer pauses. The plan and the report say
+// which transfers are left until then, and how they are tried at once.
+func TestRecoverNamesWhatItLeaves(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0)
+	b.LeaveRecorded("stuck", 10)
+	restore := bank.Deleted("b")(b)
+	d := atDesk(t, b.DB)
+	require.Contains(t, d.run("recover", "--stall-threshold", "0s").done().out, "(0 of them expired holds), 1 stuck")
+	for _, silent := range []time.Duration{0, 40 * time.Second} { // younger than the threshold, and older
+		b.Silence("stuck", silent)
+		plan := d.run("recover", "--dry-run").done().rows()
+		require.Len(t, plan, 4, plan)
+		require.Equal(t, "0 stalled, 0 holds expired", plan[0])
+		require.Equal(t, "1 transfer waits for its next try; --stall-threshold 0s retries now", plan[1])
+		require.Equal(t, "ID STATE WHY", plan[2])
+		require.Regexp(t, `^stuck Committed next try \S+ \S+, stuck: accountNotFound b$`, plan[3])
+		view := d.run("recover", "--json").done().document()
+		require.EqualValues(t, 0, view["stalled"])
+		require.EqualValues(t, 1, view["waiting"])
+		left := view["waitingTransfers"].([]any)[0].(map[string]any)
+		require.Equal(t, "stuck", left["id"])
+		rec, err := b.Get(t.Context(), "stuck")
+		require.NoError(t, err)
+		require.Equal(t, rec.LastModified.Add(time.Minute).Format(time.RFC3339Nano), left["nextTry"])
+		report := d.run("recover").done().rows()
+		require.Equal(t, "found 0: 0 succeeded, 0 failed (0 of them expired holds), 0 stuck; 1 left for later", report[len(report)-1])
+	}
+	b.Silence("stuck", 61*time.Second)
+	require.Equal(t, "1 stalled, 0 holds expired", d.run("recover", "--dry-run").done().rows()[0])
+	require.Contains(t, d.run("recover").done().out, "found 1: 0 succeeded, 0 failed (0 of them expired holds), 1 stuck\n")
+	restore()
+	require.Contains(t, d.run("recover").done().out, "found 0:")
+	require.Contains(t, d.run("recover", "--stall-threshold", "0s").done().out, "1 stalled, 0 holds expired\n")
+	require.Empty(t, d.run("recover", "--stall-threshold", "0s", "--json").done().document()["transfers"])
+	b.CheckBooks(bank.Balances(100, 0))
+	require.Empty(t, b.MustAudit().Findings)
+}
+
+// What was taken over again and again is tried ever later, too, though nothing is in its
+// way. What is young is under way, and not listed.
+func TestRecoverNamesWhatKillsItsProcesses(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0)
+	b.StallHalf("killer", 10)
+	b.Change("transfers", "killer", bson.M{"$set": bson.M{"attempts": int64(10), "epoch": int64(11)}})
+	b.Silence("killer", 10*time.Minute)
+	b.StallHalf("young", 10)
+	d := atDesk(t, b.DB)
+	view := d.run("recover", "--json").done().document()
+	require.EqualValues(t, 0, view["stalled"])
+	require.EqualValues(t, 1, view["waiting"])
+	require.Contains(t, d.run("recover", "--stall-threshold", "0s").done().out, "found 2: 2 succeeded")
+	b.CheckBooks(bank.Balances(100, 0))
+	require.Empty(t, b.MustAudit().Findings)
+}
+
+// A hold that has expired is planned however young its document is, held or not.
+func TestRecoverPlansYoungExpiredHolds(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0)
+	b.StallHold("begun", bank.HeldMark)
+	b.MustHold("held", 5, time.Hour)
+	b.ExpireAll()
+	d := atDesk(t, b.DB)
+	plan := d.run("recover", "--dry-run").done().rows()
+	require.Equal(t, "0 stalled, 2 holds expired", plan[0])
+	require.Len(t, plan, 4)
+	require.Contains(t, d.run("recover").done().out, "found 2: 0 succeeded, 2 failed (2 of them expired holds)")
+	b.CheckBooks(bank.Balances(100, 0))
+	require.Empty(t, b.MustAudit().Findings)
+}
+
 // Holds expire by the server's clock, so recover lists them by it.
 func TestRecoverListsByTheServersClock(t *testing.T) {
 	t.Parallel()
@@ -166,7 +239,7 @@ func TestShowForgesNoLines(t *testing.T) {
 	d := atDesk(t, b.DB)
 	d.run("cancel", "held", "--yes", "--reason", "x\nadvice:   pay it by hand").done()
 	shown := d.run("show", "held").done()
-	require.Contains(t, shown.out, `x\u000aadvice:   pay it by hand`)
+	require.Contains(t, shown.out, `x\nadvice:   pay it by hand`)
 	require.NotContains(t, shown.out, "\nadvice:   pay")
 	b.CheckBooks(bank.Balances(100, 0))
 	require.Empty(t, b.MustAudit().Findings)

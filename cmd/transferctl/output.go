@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf16"
@@ -26,7 +27,7 @@ func (p *program) answer(document any, text func(w *page)) error {
 // note tells a person something beside the answer.
 func (p *program) note(format string, args ...any) {
 	if !p.flags.json {
-		_, _ = fmt.Fprintln(p.err, "transferctl:", clean(fmt.Sprintf(format, args...)))
+		_, _ = fmt.Fprintln(p.err, "transferctl:", printable(fmt.Sprintf(format, args...)))
 	}
 }
 
@@ -41,43 +42,45 @@ func writeJSON(w io.Writer, document any) error {
 	if err := encoder.Encode(document); err != nil {
 		return err
 	}
-	var line strings.Builder
-	for _, r := range strings.TrimSuffix(text.String(), "\n") {
-		switch {
-		case unicode.IsPrint(r):
-			line.WriteRune(r)
-		case r > 0xffff:
-			high, low := utf16.EncodeRune(r)
-			fmt.Fprintf(&line, `\u%04x\u%04x`, high, low)
-		default:
-			fmt.Fprintf(&line, `\u%04x`, r)
-		}
-	}
-	_, err := fmt.Fprintln(w, line.String())
+	_, err := fmt.Fprintln(w, jsonText(strings.TrimSuffix(text.String(), "\n")))
 	return err
 }
 
-// clean returns a text that a terminal shows and does not obey: whatever is not
-// printable, and whatever turns the direction of writing, is escaped. So is a backslash
-// before it, so that nothing looks as if it had been escaped.
-func clean(text string) string {
-	if !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }) {
-		return text
-	}
+// jsonText returns JSON in which all characters are escaped that a terminal might obey.
+func jsonText(text string) string {
 	var shown strings.Builder
-	for len(text) > 0 {
-		r, size := utf8.DecodeRuneInString(text)
+	for _, r := range text {
 		switch {
-		case size == 1 && r == unicode.ReplacementChar:
-			fmt.Fprintf(&shown, `\x%02x`, text[0])
-		case r == '\\':
-			shown.WriteString(`\\`)
 		case unicode.IsPrint(r):
 			shown.WriteRune(r)
 		case r > 0xffff:
-			fmt.Fprintf(&shown, `\U%08x`, r)
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&shown, `\u%04x\u%04x`, high, low)
 		default:
 			fmt.Fprintf(&shown, `\u%04x`, r)
+		}
+	}
+	return shown.String()
+}
+
+// clean returns a name as a terminal shows it and does not obey it, in the notation of
+// %q: whatever is not printable is escaped, and so is each backslash, so that nothing
+// looks as if it had been escaped.
+func clean(name string) string {
+	quoted := strconv.Quote(name)
+	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
+}
+
+// printable returns a text whose names are escaped already, and in which nothing is left
+// that a terminal might obey.
+func printable(text string) string {
+	var shown strings.Builder
+	for len(text) > 0 {
+		r, size := utf8.DecodeRuneInString(text)
+		if unicode.IsPrint(r) && r != unicode.ReplacementChar {
+			shown.WriteRune(r)
+		} else {
+			shown.WriteString(clean(text[:size]))
 		}
 		text = text[size:]
 	}
@@ -92,7 +95,7 @@ func count[N int | int64](n N, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// page is a text for people. What it gets is cleaned.
+// page is a text for people. Names in what it gets are cleaned before, or quoted.
 type page struct {
 	out io.Writer
 	err error
@@ -101,7 +104,7 @@ type page struct {
 // line writes a line.
 func (w *page) line(format string, args ...any) {
 	if w.err == nil {
-		_, w.err = fmt.Fprintln(w.out, clean(fmt.Sprintf(format, args...)))
+		_, w.err = fmt.Fprintln(w.out, printable(fmt.Sprintf(format, args...)))
 	}
 }
 
@@ -118,7 +121,7 @@ func (w *page) table(header []string, rows [][]string) {
 	all := append([][]string{header}, rows...)
 	for _, row := range all {
 		for i := range row {
-			row[i] = clean(row[i])
+			row[i] = printable(row[i])
 			widths[i] = max(widths[i], ansi.StringWidth(row[i]))
 		}
 	}

@@ -39,6 +39,14 @@ func TestServerAway(t *testing.T) {
 	require.Equal(t, exitAway, e.ExitCode)
 }
 
+// A name server that doesn't know the servers is away, as they are.
+func TestNameServerAway(t *testing.T) {
+	t.Parallel()
+	d := atDesk(t, nil)
+	d.env["MONGODB_URI"] = "mongodb+srv://nowhere.invalid/bank"
+	require.Contains(t, d.runBare("stats").requires(exitAway).err, "can't be reached")
+}
+
 // A command line that can't be meant is refused, and nothing is asked of a server.
 func TestUsage(t *testing.T) {
 	t.Parallel()
@@ -147,7 +155,56 @@ func TestRolesAndMissingRights(t *testing.T) {
 	refused := g.as("auditor", "secret", "cancel", "later", "--yes", "--json").requires(exitFailed)
 	require.Contains(t, refused.err, "the user has no right to")
 	require.Contains(t, g.as("service", "secret", "cancel", "later", "--yes").done().out, "later  Fail")
+	converting := g.as("auditor", "secret", "convert", "--yes").requires(exitFailed)
+	require.Contains(t, converting.err, "the user has no right to find on till.transactions")
+	require.NotContains(t, converting.err, "lsid")
 	require.Contains(t, g.as("auditor", "wrong", "stats").requires(exitFailed).err, "password")
+}
+
+// A user who is refused learns that from every command, and not that something does not
+// exist or is in doubt.
+func TestRefusedUsers(t *testing.T) {
+	t.Parallel()
+	g := newGuarded(t)
+	g.as("migration", "secret", "setup").done()
+	require.NoError(t, g.till.RunCommand(t.Context(), bson.D{
+		{Key: "createUser", Value: "nobody"}, {Key: "pwd", Value: "secret"}, {Key: "roles", Value: bson.A{}},
+	}).Err())
+	g.names = []string{"--database", "till", "--accounts", "wallets", "--transfers", "moves"}
+	for _, args := range [][]string{
+		{"accounts", "eve", "--ledger", "eu"}, {"accounts"}, {"list"}, {"watch", "--looks", "1"}, {"recover"}, {"recover", "--dry-run"},
+		{"stats"}, {"show", "x"}, {"cancel", "x", "--yes"}, {"audit"},
+	} {
+		for _, who := range []struct{ user, password, want string }{
+			{"nobody", "secret", "the user has no right to find on till.moves.transfer"},
+			{"auditor", "wrong", "the server refuses the user or the password"},
+		} {
+			var e errorView
+			refused := g.as(who.user, who.password, append(args, "--json")...).requires(exitFailed)
+			require.NoError(t, json.Unmarshal([]byte(refused.err), &e))
+			require.Contains(t, e.Error, who.want, args)
+			require.Equal(t, "NothingStored", e.Outcome, args)
+		}
+	}
+}
+
+// A user whom the server refuses is told so by its clock as well: a password may be
+// changed while watch goes on.
+func TestServerTimeOfARefusedUser(t *testing.T) {
+	t.Parallel()
+	server, err := mongotest.StartWithUsers(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, server.Stop()) })
+	u := mustParse(t, server.URI())
+	u.User = url.UserPassword(u.User.Username(), "wrong")
+	var s session
+	client, err := s.connect(u.String())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.connections.close(t.Context())) })
+	s.transfers = client.Database("till").Collection("moves")
+	_, err = s.serverTime(t.Context())
+	require.ErrorIs(t, err, transfer.ErrUnauthorized)
+	require.EqualError(t, err, "the server refuses the user or the password")
 }
 
 // What this module embeds is what docs/roles has.
@@ -209,6 +266,7 @@ func TestTimeout(t *testing.T) {
 	d := atDesk(t, nil)
 	d.env["MONGODB_URI"] = "mongodb://" + silent.Addr().String() + "/bank?serverSelectionTimeoutMS=3600000"
 	begun := time.Now()
-	d.runBare("stats", "--timeout", "300ms").requires(exitAway)
+	a := d.runBare("stats", "--timeout", "300ms").requires(exitAway)
+	require.Equal(t, "transferctl: the time of --timeout, 300ms, is over\n", a.err)
 	require.Less(t, time.Since(begun), 5*time.Minute) // the desk's patience is longer
 }

@@ -91,7 +91,11 @@ func (p *program) command(use, short, long string, args cobra.PositionalArgs, do
 				ctx, cancel = context.WithTimeout(ctx, p.flags.timeout)
 				defer cancel()
 			}
-			return do(ctx, args)
+			err := do(ctx, args)
+			if p.flags.timeout > 0 && errors.Is(ctx.Err(), context.DeadlineExceeded) && exitCode(err) == exitAway {
+				return &overError{p.flags.timeout, err}
+			}
+			return err
 		},
 	}
 }

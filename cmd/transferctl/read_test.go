@@ -1,6 +1,9 @@
 package main
 
 import (
+	"encoding/json"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 	"unicode"
@@ -70,6 +73,14 @@ func TestConfigurationComesFromTheNotes(t *testing.T) {
 			require.Contains(t, a.requires(exitFailed).err, "deployment", args)
 		}
 	}
+	for _, args := range [][]string{{"--field", "pending=pending"}, {"--field", "floor=x"}, {"--ids", "string"}} {
+		for _, command := range [][]string{{"recover"}, {"show", "t"}, {"list"}, {"accounts"}} {
+			a := d.run(append(args, command...)...).requires(exitFailed)
+			require.Contains(t, a.err, "differs from the deployment's note", command)
+			require.Empty(t, a.out, command)
+		}
+	}
+	d.run("--field", "pending=reserved", "--field", "floor=floor", "--ids", "objectid", "list").done()
 }
 
 // What cannot be found is said, to programs as well, and does not keep the rest from
@@ -171,6 +182,14 @@ func TestReading(t *testing.T) {
 	require.Empty(t, b.MustAudit().Findings)
 }
 
+// A document that is no transfer is in no state, since no time.
+func TestShowOfNoTransfer(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 1)
+	b.Insert("transfers", bson.M{"_id": "garbage"})
+	require.Contains(t, atDesk(t, b.DB).run("show", "garbage").done().out, "transfer \"garbage\" is in no state\n")
+}
+
 // Accounts: all of them page by page, and one.
 func TestAccounts(t *testing.T) {
 	t.Parallel()
@@ -222,7 +241,39 @@ func TestHostileNames(t *testing.T) {
 	}
 	require.Equal(t, []string{"x" + evil, evil}, d.run("list", "--json").done().column("id"), "programs get the ID")
 	require.Equal(t, evil, d.run("show", evil, "--json").done().document()["transfer"].(map[string]any)["metadata"].(map[string]any)[evil])
-	require.Contains(t, d.run("list").done().out, `\u001b[2J\u001b]0;owned\u0007\u009b31m\u202eevil\u000d\u000a\u2028\u007f\U000e0001`)
+	require.Contains(t, d.run("list").done().out, `\x1b[2J\x1b]0;owned\a\u009b31m\u202eevil\r\n\u2028\x7f\U000e0001`)
+}
+
+// No two IDs look the same, one ID looks the same everywhere, and metadata is JSON.
+func TestNamesAreUnambiguous(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0)
+	shown := map[string]string{
+		"a\x1bb": `a\x1bb`, `a\x1bb`: `a\\x1bb`, `a\u001bb`: `a\\u001bb`, `a\b`: `a\\b`, "a\bb": `a\bb`, "a\u202eb": `a\u202eb`, `a"b`: `a"b`,
+	}
+	for id := range shown {
+		req := bank.Move(id, "a", "b", 1)
+		req.Metadata = map[string]any{"k": `\` + "\x1b\u202e\U000e0001" + id}
+		_, err := b.Transfer(t.Context(), req)
+		require.NoError(t, err)
+	}
+	d := atDesk(t, b.DB)
+	d.seated = true
+	rows := d.run("list").done().out
+	for id, want := range shown {
+		require.Regexp(t, "\n"+regexp.QuoteMeta(want)+" +Success", rows, id)
+		quoted := `"` + strings.ReplaceAll(want, `"`, `\"`) + `"`
+		told := d.run("show", id).done().out
+		require.Contains(t, told, "transfer "+quoted+" is Success")
+		_, metadata, _ := strings.Cut(told, "metadata: ")
+		metadata, _, _ = strings.Cut(metadata, "\n")
+		var parsed map[string]string
+		require.NoError(t, json.Unmarshal([]byte(metadata), &parsed))
+		require.Equal(t, `\`+"\x1b\u202e\U000e0001"+id, parsed["k"])
+		asked := d.run("reverse", "--of", id, "--id", "x", "--all").requires(exitFailed).err
+		require.Contains(t, asked, "take back 1 of "+quoted)
+	}
+	require.Empty(t, b.MustAudit().Findings)
 }
 
 // A retention that nobody uses is refused, because statements would be cut short by it

@@ -18,7 +18,7 @@ type repairView struct {
 }
 
 func (v repairView) write(w *page) {
-	w.line("repaired: %s", strings.Join(strings.Fields(v.Repaired+" "+v.Account+" "+v.Transfer), " "))
+	w.line("repaired: %s", strings.Join(strings.Fields(v.Repaired+" "+clean(v.Account)+" "+clean(v.Transfer)), " "))
 }
 
 func (p *program) repairCommand() *cobra.Command {

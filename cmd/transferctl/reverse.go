@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -21,15 +23,12 @@ func (p *program) reverseCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			what := "all that is left"
 			if !r.All {
-				what = amount
 				if r.Amount, err = amountLike(original, amount); err != nil {
 					return err
 				}
 			}
-			if err := p.confirm(ctx, "take back %s of %q, which moved %s; the reversal is %q",
-				what, original.ID, movesText(original.Legs), r.ID); err != nil {
+			if err := p.confirmReversal(ctx, s, original, r); err != nil {
 				return err
 			}
 			rec, err := s.Reverse(ctx, r)
@@ -47,6 +46,77 @@ func (p *program) reverseCommand() *cobra.Command {
 	c.MarkFlagsMutuallyExclusive("all", "amount")
 	c.MarkFlagsOneRequired("all", "amount")
 	return c
+}
+
+// confirmReversal asks whether to move money back, and says how much. It asks nothing
+// where the library will move nothing, because nothing is left, or too little: that never
+// grows again.
+func (p *program) confirmReversal(ctx context.Context, s *session, original transfer.Record, r transfer.Reversal) error {
+	if original.State != transfer.StateSuccess && original.State != transfer.StateCommitted { // for that one it waits
+		return fmt.Errorf("transfer %q: %w: it is in state %s", original.ID, transfer.ErrNotReversible, original.State)
+	}
+	moved := movedLegs(original)
+	var what, before string
+	var err error
+	switch {
+	case original.ReversedBy != "":
+	case len(moved) == 2:
+		what, before, err = backBetweenTwo(moved, original.Reversed, r)
+	case r.All && len(moved) > 0:
+		what, before, err = s.backOfMany(ctx, original.ID)
+	}
+	if err != nil || what == "" {
+		return err
+	}
+	return p.confirm(ctx, "take back %s of %q, which moved %s%s; the reversal is %q", what, original.ID, movesText(moved), before, r.ID)
+}
+
+// backBetweenTwo returns what a reversal takes back of a transfer between two accounts,
+// "" if nothing, and what was taken back before.
+func backBetweenTwo(moved []transfer.Leg, reversed transfer.Amount, r transfer.Reversal) (what, before string, err error) {
+	left := moved[0].Amount
+	if left.Sign() < 0 {
+		left = moved[1].Amount
+	}
+	if !reversed.IsZero() {
+		before = fmt.Sprintf(", and of which %s was taken back before", reversed)
+		if left, err = left.Sub(reversed); err != nil {
+			return "", "", err
+		}
+	}
+	amount := r.Amount
+	if r.All {
+		amount = left
+	}
+	if amount.Sign() <= 0 || amount.Cmp(left) > 0 {
+		return "", "", nil
+	}
+	return amount.String(), before, nil
+}
+
+// backOfMany returns what a reversal takes back of a transfer between several accounts,
+// and how many took back a part of it before.
+func (s *session) backOfMany(ctx context.Context, original string) (what, before string, err error) {
+	parts, err := s.Count(ctx, transfer.Query{Reverses: original, States: []transfer.State{transfer.StateSuccess}})
+	if err != nil || parts == 0 {
+		return "all", "", err
+	}
+	return "what is left", fmt.Sprintf(", and of which %s took back a part", count(parts, "reversal")), nil
+}
+
+// movedLegs returns what a transfer has moved: of a hold, what was posted.
+func movedLegs(rec transfer.Record) []transfer.Leg {
+	legs := slices.Clone(rec.Legs)
+	for i := range legs {
+		switch {
+		case rec.Posted == nil:
+		case legs[i].Amount.Sign() < 0:
+			legs[i].Amount = rec.Posted.Neg()
+		default:
+			legs[i].Amount = *rec.Posted
+		}
+	}
+	return legs
 }
 
 // amountLike reads an amount of the kind that a transfer moves: 12 may be units or a

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongotransfer/transfer"
@@ -77,16 +76,16 @@ func (s *session) begin(ctx context.Context, p *program, need need, uri, databas
 	s.transfers = s.database.Collection(p.flags.transfers)
 	declared, found, err := deployment.ReadDeclared(ctx, s.transfers)
 	if err != nil {
-		if err = contactError(err); !errors.Is(err, transfer.ErrUnauthorized) {
+		if err = contactError(err); need == needDeployment || !errors.Is(err, transfer.ErrUnauthorized) {
 			return err
 		}
-		// The library names the right that is missing.
+		// The library names the right that is missing to set up, or to look.
 	}
 	if err == nil && !found && need == needDeployment {
 		return fmt.Errorf("%w in the database %s with transfers in %s: "+
 			"see --database and --transfers, or begin with transferctl setup", ErrNoDeployment, database, p.flags.transfers)
 	}
-	if err := s.configure(ctx, p, declared); err != nil {
+	if err := s.configure(ctx, p, need, declared); err != nil {
 		return err
 	}
 	if need == needDeployment {
@@ -101,26 +100,30 @@ func (s *session) begin(ctx context.Context, p *program, need need, uri, databas
 	return err
 }
 
-// contactError names the error of the first command.
+// contactError names the error of a command of transferctl's own.
 func contactError(err error) error {
+	missing := wire.Refused(err)
 	switch {
 	case errors.Is(err, context.Canceled):
 		return err
-	case wire.Refused(err) != nil:
-		return fmt.Errorf("%w: %w", transfer.ErrUnauthorized, err)
+	case missing != nil && missing.Code == wire.CodeNoUser:
+		return &transfer.UnauthorizedError{}
+	case missing != nil:
+		return &transfer.UnauthorizedError{Action: missing.Action, Namespace: missing.Namespace}
 	case wire.CommandCode(err) == 0:
 		return &awayError{err}
 	}
 	return err
 }
 
-// configure collects the options of the coordinator.
-func (s *session) configure(ctx context.Context, p *program, declared deployment.Declared) error {
+// configure collects the options of the coordinator. It refuses flags that differ from
+// the note at once, also for a command that only reads.
+func (s *session) configure(ctx context.Context, p *program, need need, declared deployment.Declared) error {
 	f := &p.flags
 	if err := s.chooseAccounts(f.accounts, declared); err != nil {
 		return err
 	}
-	note, _, err := deployment.ReadDeclaredAccounts(ctx, s.accounts)
+	note, found, err := deployment.ReadDeclaredAccounts(ctx, s.accounts)
 	if err != nil && wire.Refused(err) == nil {
 		return contactError(err)
 	}
@@ -129,6 +132,10 @@ func (s *session) configure(ctx context.Context, p *program, declared deployment
 	}
 	if s.ids, err = f.accountIDs(note.ObjectIDs); err != nil {
 		return err
+	}
+	if need == needDeployment && found && (s.fields != transfer.Fields(note.Fields) || (s.ids == transfer.ObjectIDs) != note.ObjectIDs) {
+		return fmt.Errorf("%w: --field or --ids differs from the deployment's note about %s: leave them out",
+			transfer.ErrUnsupportedDeployment, wire.NamespaceOf(s.accounts))
 	}
 	if s.kinds, err = f.eventKinds(declared.Events); err != nil {
 		return err
@@ -211,8 +218,6 @@ func (s *session) checkRetention(ctx context.Context, retention time.Duration) e
 	case wire.NotFound(err):
 		return usage("no process keeps transfers for %s so far, and the first one would shorten all statements for good: "+
 			"say what the services say, or begin with transferctl setup --retention", retention)
-	case wire.Refused(err) != nil:
-		return fmt.Errorf("%w: %w", transfer.ErrUnauthorized, err)
 	case err != nil:
 		return contactError(err)
 	}
@@ -255,11 +260,11 @@ func (s *session) named(namespace string) *mongo.Collection {
 
 // serverTime asks the server for its time, by which transfers are stored.
 func (s *session) serverTime(ctx context.Context) (time.Time, error) {
-	var hello struct {
-		LocalTime time.Time `bson:"localTime"`
+	hello, err := collections.Hello(ctx, s.transfers)
+	if err != nil {
+		return time.Time{}, contactError(err)
 	}
-	err := s.database.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&hello)
-	return hello.LocalTime, err
+	return hello.LocalTime, nil
 }
 
 // close ends what was begun.

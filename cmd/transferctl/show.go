@@ -48,7 +48,7 @@ func (p *program) showCommand() *cobra.Command {
 				e.Record.Failure, e.Record.Stuck = inOneLine(e.Record.Failure), inOneLine(e.Record.Stuck)
 				w.lines(e.String())
 				if len(view.Transfer.Metadata) > 0 {
-					w.line("metadata: %s", view.Transfer.Metadata)
+					w.line("metadata: %s", jsonText(string(view.Transfer.Metadata)))
 				}
 				w.line("created:  %s", timeText(e.Record.CreatedAt))
 			})
@@ -62,6 +62,6 @@ func inOneLine(f *transfer.Failure) *transfer.Failure {
 		return nil
 	}
 	shown := *f
-	shown.Message = clean(shown.Message)
+	shown.Message = printable(shown.Message)
 	return &shown
 }

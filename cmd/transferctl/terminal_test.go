@@ -170,7 +170,7 @@ func TestWatchInATerminal(t *testing.T) {
 	const evil = "\x1b]0;owned\a\x1b[2J"
 	b := watched(t, evil)
 	x := openTerminal(t, 120, 40, "--database", b.DB.Name(), "--events", "", "watch", "--interval", "100ms")
-	screen := x.shows("transfers of "+b.DB.Name()+".transfers", "IDLE", `lost\u001b]0;owned\u0007\u001b[2J`, "UNDELIVERED", "q quits")
+	screen := x.shows("transfers of "+b.DB.Name()+".transfers", "IDLE", `lost\x1b]0;owned\a\x1b[2J`, "UNDELIVERED", "q quits")
 	require.Regexp(t, `held +1 `, screen)
 	require.Regexp(t, `preparing +1 `, screen)
 	require.Regexp(t, `stuck +0`, screen)

@@ -173,7 +173,7 @@ func viewOfAccount(a transfer.Account) accountView {
 
 // row returns a transfer as a row of a table.
 func row(r transfer.Record) []string {
-	return []string{r.ID, stateOf(r), timeText(r.CreatedAt), movesText(r.Legs), remark(r)}
+	return []string{clean(r.ID), stateOf(r), timeText(r.CreatedAt), movesText(r.Legs), remark(r)}
 }
 
 // rowHeader heads the table of rows.
@@ -182,24 +182,24 @@ func rowHeader() []string { return []string{"ID", "STATE", "CREATED", "MOVES", "
 // stateOf names a state, and whether a hold is held.
 func stateOf(r transfer.Record) string {
 	if r.Held {
-		return string(r.State) + " (held)"
+		return clean(string(r.State)) + " (held)"
 	}
-	return string(r.State)
+	return clean(string(r.State))
 }
 
 // movesText tells the legs of a transfer.
 func movesText(legs []transfer.Leg) string {
 	var moves []string
 	for _, leg := range legs {
-		text := leg.Account + " " + leg.Amount.String()
+		text := clean(leg.Account) + " " + leg.Amount.String()
 		if leg.Amount.Sign() > 0 {
-			text = leg.Account + " +" + leg.Amount.String()
+			text = clean(leg.Account) + " +" + leg.Amount.String()
 		}
 		if leg.Ledger != "" {
-			text = leg.Ledger + "/" + text
+			text = clean(leg.Ledger) + "/" + text
 		}
 		if leg.Currency != "" {
-			text += " " + leg.Currency
+			text += " " + clean(leg.Currency)
 		}
 		moves = append(moves, text)
 	}
@@ -210,21 +210,21 @@ func movesText(legs []transfer.Leg) string {
 func remark(r transfer.Record) string {
 	switch {
 	case r.Stuck != nil:
-		return "stuck: " + r.Stuck.Code + " " + r.Stuck.Account
+		return "stuck: " + clean(r.Stuck.Code+" "+r.Stuck.Account)
 	case r.Failure != nil:
-		return r.Failure.Code
+		return clean(r.Failure.Code)
 	case r.Held:
 		return "expires " + timeText(r.ExpiresAt)
 	case r.Waiting != nil:
-		return "waits: " + r.Waiting.Code + " " + r.Waiting.Account
+		return "waits: " + clean(r.Waiting.Code+" "+r.Waiting.Account)
 	case r.State == transfer.StateInitiated && !r.NotBefore.IsZero():
 		return "not before " + timeText(r.NotBefore)
 	case r.Posted != nil:
 		return "posted " + r.Posted.String()
 	case len(r.Undelivered) > 0:
-		return "undelivered: " + string(r.Undelivered[0].Kind)
+		return "undelivered: " + clean(string(r.Undelivered[0].Kind))
 	case r.Reverses != "":
-		return "reverses " + r.Reverses
+		return "reverses " + clean(r.Reverses)
 	}
 	return ""
 }

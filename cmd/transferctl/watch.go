@@ -87,7 +87,7 @@ func (l *looker) look(ctx context.Context) (sample, error) {
 	var x sample
 	var err error
 	if x.at, err = l.s.serverTime(ctx); err != nil {
-		return x, contactError(err)
+		return x, err
 	}
 	if x.stats, err = l.s.Stats(ctx); err != nil {
 		return x, err

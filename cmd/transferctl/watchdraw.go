@@ -28,7 +28,7 @@ func (w *watchScreen) draw() string {
 	gap := w.gap()
 	lines := append([]string{w.headline()}, gap...)
 	if w.err != nil {
-		lines = append(append(lines, bad(clean("this look failed: "+w.err.Error()))), gap...)
+		lines = append(append(lines, bad(printable("this look failed: "+w.err.Error()))), gap...)
 	}
 	if w.looked {
 		lines = append(append(lines, w.rateLine()), gap...)
@@ -164,9 +164,9 @@ func (w *watchScreen) lists(rows int) (lines []string) {
 			if r.Stuck == nil {
 				return ""
 			}
-			return r.Stuck.Code + " " + r.Stuck.Account + ": " + r.Stuck.Message
+			return clean(r.Stuck.Code+" "+r.Stuck.Account) + ": " + r.Stuck.Message
 		}},
-		{"IDLE", x.idle, func(r transfer.Record) string { return "by " + r.Owner }},
+		{"IDLE", x.idle, func(r transfer.Record) string { return "by " + clean(r.Owner) }},
 		{"UNDELIVERED", x.givenUp, undeliveredText},
 	}
 	lists = slices.DeleteFunc(lists, func(l list) bool { return len(l.records) == 0 })
@@ -191,7 +191,7 @@ func (w *watchScreen) lists(rows int) (lines []string) {
 // name returns an ID of which a long one leaves room for what there is to say of it.
 func (w *watchScreen) name(id string) string {
 	if w.width == 0 {
-		return id
+		return clean(id)
 	}
 	return ansi.Truncate(clean(id), max(leastName, w.width/3), "…")
 }

@@ -42,12 +42,12 @@ func TestWatchShowsTrouble(t *testing.T) {
 	screen := ansi.Strip(w.draw())
 	for _, text := range []string{
 		"begun      12.5/s  ▁▁█   failed 1.0/s", "stuck             8", "overdue           5", "undelivered       9",
-		"oldest due   12m00s", `this look failed: no server\u001b[2J`,
-		`accountNotFound shop\u001b[2J: account not found`, "succeeded, tried 20 times, given up", "q quits",
+		"oldest due   12m00s", `this look failed: no server\x1b[2J`,
+		`accountNotFound shop\x1b[2J: account not found`, "succeeded, tried 20 times, given up", "q quits",
 	} {
 		require.Contains(t, screen, text)
 	}
-	require.Regexp(t, `STUCK +STATE +IDLE FOR +WHY\norder-\\u001b0 +Committed +1h00m `, screen)
+	require.Regexp(t, `STUCK +STATE +IDLE FOR +WHY\norder-\\x1b0 +Committed +1h00m `, screen)
 }
 
 // The view fits any terminal, however small, and always says how to leave it where there

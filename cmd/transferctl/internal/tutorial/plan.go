@@ -12,6 +12,7 @@ import (
 
 	"github.com/mongotransfer/transfer"
 	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // Action is what is done about a transaction.
@@ -135,7 +136,7 @@ func (p *planner) inspectPlaces(ctx context.Context) error {
 			continue
 		}
 		if err != nil {
-			return err
+			return wire.ServerErrorOf(err, wire.RightFind, wire.NamespaceOf(place.c))
 		}
 	}
 	return nil

@@ -5,6 +5,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // ended are the states in which nothing is left to be done.
@@ -23,7 +25,7 @@ func (b *Books) readTransactions(ctx context.Context) (all []transaction, err er
 	byID := bson.D{{Key: "$sort", Value: bson.D{{Key: "_id", Value: 1}}}}
 	rows, err := b.Transactions.Aggregate(ctx, mongo.Pipeline{{{Key: "$match", Value: unfinished()}}, byID})
 	if err != nil {
-		return nil, err
+		return nil, wire.ServerErrorOf(err, wire.RightFind, wire.NamespaceOf(b.Transactions))
 	}
 	defer func() { _ = rows.Close(ctx) }()
 	for rows.Next(ctx) {
@@ -49,7 +51,7 @@ func (b *Books) readAccounts(ctx context.Context, filter bson.D, each func(accou
 	fields := bson.D{{Key: b.Balance, Value: 1}, {Key: b.Currency, Value: 1}, {Key: marksField, Value: 1}, {Key: b.Key, Value: 1}}
 	rows, err := b.Accounts.Aggregate(ctx, mongo.Pipeline{{{Key: "$match", Value: filter}}, {{Key: "$project", Value: fields}}})
 	if err != nil {
-		return err
+		return wire.ServerErrorOf(err, wire.RightFind, wire.NamespaceOf(b.Accounts))
 	}
 	defer func() { _ = rows.Close(ctx) }()
 	for rows.Next(ctx) {
