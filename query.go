@@ -30,8 +30,11 @@ type Query struct {
 	After, Before time.Time
 	// Metadata are top-level keys and the values that they must have.
 	// Numbers are compared by value.
-	// A list also matches each of its elements, and a map matches one with the same keys
-	// and values.
+	// A list also matches each of its elements.
+	// A map or document matches one with the same keys and values in the same order.
+	// The keys of a map are sorted, when it is stored and here.
+	// A struct and a bson.D keep their own order.
+	// What is undefined is refused with ErrInvalidRequest.
 	// Operators are refused with ErrInvalidRequest.
 	//
 	// There is no index of metadata: without an Account, or a range of times, the server

@@ -74,6 +74,7 @@ func badQueries(of func(transfer.Query) method) map[string]bad {
 		"a path":     metadata("order.$gt", "sesame", `the metadata key "order.$gt"`),
 		"NUL":        metadata("order\x00", "sesame", `the metadata key "order\x00"`),
 		"nameless":   metadata("", "sesame", `the metadata key ""`),
+		"undefined":  metadata("order", bson.Undefined{}, `"order" wants a value that it must be equal to, and nothing is equal to undefined`),
 		"no BSON":    metadata("order", func() {}, "metadata: "),
 		"deep":       metadata("order", nestedIn(100, "sesame"), "levels deep"),
 		"very large": metadata("order", strings.Repeat("sesame", 1<<20), "more than 65536"),
