@@ -115,7 +115,7 @@ func (c *Coordinator) GetAccount(ctx context.Context, id string) (Account, error
 //   - ErrAccountBusy: a transfer is in flight on it, such as a hold.
 //     Call again once that is decided.
 //   - ErrAccountNotFound: there is no such account.
-//   - ErrAmountKind: its balance is no exact number, so it is no account.
+//   - ErrAmountKind: its balance, or its floor, is no exact number.
 //   - ErrInvalidRequest: this can't be an account's ID.
 //   - ErrInDoubt: it is not known whether it was closed. Call again.
 //     Where ErrInDoubt wraps another error, that was found after an answer was lost.

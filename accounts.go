@@ -54,9 +54,11 @@ type AccountQuery struct {
 // Where a walk was cut short, another one continues it, with the ID that was seen last as
 // Beyond.
 //
-//   - ErrAmountKind, with an ID and a Ledger: that document is no account, and the rest
-//     follows.
+//   - ErrAmountKind, with an ID and a Ledger: that document is no account, or its _id is
+//     no account's ID, and the rest follows.
+//     Its ID can be the Beyond of another walk.
 //     An operator sets it right: see [Coordinator.Audit].
+//     A document whose _id is an empty text is left out; the audit finds it.
 //   - ErrInvalidRequest: the text says what is malformed.
 //   - all others: as [Coordinator.Get].
 //     The walk ends: begin another one behind what was seen.
@@ -104,7 +106,7 @@ func (c *Coordinator) walkAccounts(q AccountQuery) (*accountWalk, error) {
 	if q.Beyond == "" {
 		return w, nil
 	}
-	if w.after, err = document.IDCodec(c.settings.ids).Encode(q.Beyond); err != nil {
+	if w.after, err = document.IDCodec(c.settings.ids).Place(q.Beyond); err != nil {
 		return nil, invalid("Beyond: %w", err)
 	}
 	return w, nil

@@ -202,9 +202,9 @@ func named(err error) error {
 type ConflictError struct {
 	// Differs names the parts that differ: "legs" (accounts or amounts), "atMost",
 	// "currency", "effects", "hold" (one is a hold and the other is not), "reverses",
-	// "part" (one reversal takes back all that is left, and the other a part of it),
-	// "posted", for a hold that was posted with another amount, or "collections", for one
-	// of a process in which a ledger or documents are another collection.
+	// "part" (one takes back all that is left, and the other does not), "posted", for a
+	// hold that was posted with another amount, or "collections", for one of a process in
+	// which a ledger or documents are another collection.
 	// It is empty where this version doesn't know, since a later one has stored the
 	// transfer.
 	Differs []string
@@ -237,7 +237,7 @@ func difference(part string) string {
 	case "reverses":
 		return "another original"
 	case "part":
-		return "one takes back all that is left and the other a part"
+		return "one takes back all that is left and the other does not"
 	case "posted":
 		return "it was posted with another amount"
 	case "collections":

@@ -114,7 +114,8 @@ type UndeliveredEvent struct {
 // Redeliver lets Run try the undelivered events of a transfer again, from the first
 // attempt on: those that were given up, and those that wait for another try.
 // [Query].Undelivered lists the transfers.
-// It changes nothing about an event that was delivered, or that a process is delivering.
+// It changes nothing about an event that was delivered, or that a process is delivering:
+// such a process has at most 25 s, and after that the event is tried again anyway.
 // It doesn't wait for the delivery.
 //
 //   - nil: they are due now, or there is none.

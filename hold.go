@@ -81,7 +81,7 @@ type PostOption func(*posting)
 type posting struct{ amount *Amount }
 
 // PostAmount posts a part of a hold and gives the rest back.
-// It is for holds that were requested by From, To and Amount.
+// It is for holds between two accounts.
 // Without it Post moves all that is held.
 func PostAmount(a Amount) PostOption { return func(p *posting) { p.amount = &a } }
 

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -55,6 +56,22 @@ func (tooDeep) MarshalBSONValue() (byte, []byte, error) {
 	return 0, nil, fmt.Errorf("nested more than %d levels deep", maxMetadataDepth)
 }
 
+// tooFar stands for a time that BSON can't hold: the driver would store another one.
+type tooFar struct{}
+
+// MarshalBSONValue implements bson.ValueMarshaler.
+func (tooFar) MarshalBSONValue() (byte, []byte, error) {
+	return 0, nil, errors.New("a time beyond the range of BSON")
+}
+
+// within returns a time, or tooFar.
+func within(t time.Time) any {
+	if time.UnixMilli(t.UnixMilli()).Unix() != t.Unix() {
+		return tooFar{}
+	}
+	return t
+}
+
 // ordered turns maps with text keys into documents in the order of their keys, down to a
 // number of levels.
 // What is nil stays nil: it is stored as null.
@@ -67,6 +84,8 @@ func ordered(value any, levels int) any {
 			return value
 		}
 		return orderedWithin(value, levels)
+	case time.Time:
+		return within(value)
 	}
 	switch v := reflect.ValueOf(value); v.Kind() {
 	case reflect.Map:
@@ -177,6 +196,7 @@ func decodeMetadata(raw bson.Raw) map[string]any {
 // Values are compared for equality, so {"$gt": ""} would stand for a document with a
 // field of that name, which does not exist: the caller would learn that nothing is there,
 // or that a requirement is not met.
+// The server compares nothing with undefined, and would refuse the whole query.
 // A document without such fields is a value like any other, and so is a reference of the
 // server's own, {"$ref", "$id", "$db"}.
 func checkEqualities(values bson.Raw) error {
@@ -188,6 +208,9 @@ func checkEqualities(values bson.Raw) error {
 		return invalid("%w", err)
 	}
 	for _, e := range elements {
+		if e.Value().Type == bson.TypeUndefined {
+			return invalid("%s wants a value that it must be equal to, and nothing is equal to undefined", words.Quote(e.Key()))
+		}
 		if name := operatorIn(e.Value()); name != "" {
 			return invalid("%s wants a value that it must be equal to, and %s is an operator: there are none here",
 				words.Quote(e.Key()), words.Quote(name))

@@ -326,3 +326,20 @@ func TestLinesThatNobodyWantsCostNothing(t *testing.T) {
 	require.Zero(t, looks)
 	require.Empty(t, out.String())
 }
+
+// A time that BSON can't hold is refused, and not stored as another one.
+func TestMetadataTimes(t *testing.T) {
+	t.Parallel()
+	for year, fits := range map[int]bool{-1: true, 0: true, 9999: true, 292_000_000: true, 400_000_000: false, -400_000_000: false} {
+		at := time.Date(year, 1, 1, 0, 0, 0, 1_000_001, time.UTC)
+		for _, value := range []any{at, &at, map[string]any{"at": at}, []any{at}, bson.D{{Key: "at", Value: at}}} {
+			_, err := encodeMetadata(map[string]any{"x": value})
+			if fits {
+				require.NoError(t, err, "%d in %T", year, value)
+				continue
+			}
+			require.ErrorIs(t, err, ErrInvalidRequest, "%d in %T", year, value)
+			require.ErrorContains(t, err, "can't be stored")
+		}
+	}
+}

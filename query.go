@@ -30,8 +30,11 @@ type Query struct {
 	After, Before time.Time
 	// Metadata are top-level keys and the values that they must have.
 	// Numbers are compared by value.
-	// A list also matches each of its elements, and a map matches one with the same keys
-	// and values.
+	// A list also matches each of its elements.
+	// A map or document matches one with the same keys and values in the same order.
+	// The keys of a map are sorted, when it is stored and here.
+	// A struct and a bson.D keep their own order.
+	// What is undefined is refused with ErrInvalidRequest.
 	// Operators are refused with ErrInvalidRequest.
 	//
 	// There is no index of metadata: without an Account, or a range of times, the server
@@ -108,7 +111,21 @@ func (c *Coordinator) Get(ctx context.Context, id string) (Record, error) {
 	if err != nil {
 		return Record{}, err
 	}
+	if err := legible(stored); err != nil {
+		return Record{}, aboutTransfer(id, err)
+	}
 	return recordOf(stored), nil
+}
+
+// legible refuses a document that can't be a transfer, or is one of another version.
+func legible(t document.Transfer) error {
+	if err := document.CheckID(t.ID); err != nil {
+		return fmt.Errorf("%w: %w", document.ErrUnreadable, err)
+	}
+	if !t.State.Known() {
+		return fmt.Errorf("%w: the state %s is none", document.ErrUnreadable, words.Quote(string(t.State)))
+	}
+	return nil
 }
 
 // stored reads a transfer, or returns ErrTransferNotFound.
@@ -152,6 +169,9 @@ func (c *Coordinator) storedBy(
 //
 //   - an error for which [OutcomeOf] returns InDoubt: the document that it names can't be
 //     read, and the rest follows.
+//     The record has its ID, which can be the Beyond of another page; if the _id is no
+//     text, use Before.
+//     A document whose _id is an empty text is left out; the audit finds it.
 //     An operator has to examine it: see [Coordinator.Audit].
 //   - ErrTransferNotFound: the transfer that Beyond names is not there, or not any more
 //     (see [WithRetention]).
@@ -174,7 +194,10 @@ func (c *Coordinator) List(ctx context.Context, q Query) iter.Seq2[Record, error
 			return
 		}
 		for t, err := range c.queries.List(ctx, query) {
-			rec := Record{}
+			if err == nil {
+				err = legible(t)
+			}
+			rec := Record{ID: t.ID}
 			if err == nil {
 				rec = recordOf(t)
 			} else {
@@ -287,16 +310,10 @@ func (c *Coordinator) checkPlaces(q Query) error {
 			return invalid("account: %w", err)
 		}
 	}
-	return cmp.Or(checkNamed("Beyond", q.Beyond), checkNamed("Reverses", q.Reverses))
-}
-
-// checkNamed refuses what can't be the ID of a transfer, unless it is empty.
-func checkNamed(field, id string) error {
-	if id == "" {
-		return nil
-	}
-	if err := document.CheckID(id); err != nil {
-		return invalid("%s: %w", field, err)
+	if q.Reverses != "" {
+		if err := document.CheckID(q.Reverses); err != nil {
+			return invalid("Reverses: %w", err)
+		}
 	}
 	return nil
 }

@@ -116,8 +116,9 @@ type Entry struct {
 // always been there.
 //
 // Each range over a statement begins anew.
-// It includes all transfers whose calls had returned before, and what it has yielded
-// stays.
+// It includes all transfers whose calls had returned before, except those that answered
+// ErrUnsettled, or AtCommit (see [WithReturnAt]).
+// What it has yielded stays.
 // A Before that is past gives the same entries with the same balances at any time, to all
 // callers, no matter how many transfers are under way.
 //

@@ -308,10 +308,8 @@ func storedTime(what string, asked time.Time) (time.Time, error) {
 	if asked.IsZero() {
 		return time.Time{}, nil
 	}
-	if err := checkTime(what, asked); err != nil {
-		return time.Time{}, err
-	}
-	return asked.Add(time.Millisecond - 1).Truncate(time.Millisecond).UTC(), nil
+	stored := roundUp(asked).UTC()
+	return stored, checkTime(what, stored)
 }
 
 // wakeWorker wakes a worker of this process, if one is asleep.

@@ -39,13 +39,13 @@ func (a *Accounts) Page(ctx context.Context, ledger string, after bson.RawValue,
 	from := a.catalog.Ledgers[ledger]
 	find := options.Find().SetSort(bson.D{{Key: "_id", Value: 1}}).SetLimit(int64(size)).
 		SetProjection(append(a.catalog.Fields.Projection(), bson.E{Key: "metadata", Value: 1}))
-	behind := bson.D{{Key: "_id", Value: bson.D{{Key: "$gte", Value: a.catalog.IDs.Least()}}}}
+	behind := a.catalog.IDs.All()
 	if after.Type != 0 {
-		behind = bson.D{{Key: "_id", Value: bson.D{{Key: "$gt", Value: after}}}}
+		behind = bson.D{{Key: "$gt", Value: after}}
 	}
 	err = atOneTime(wire.Detached(ctx), from, func(ctx context.Context) error {
 		var found []bson.Raw
-		if err := wire.FindAll(ctx, from.Majority, behind, &found, find); err != nil {
+		if err := wire.FindAll(ctx, from.Majority, bson.D{{Key: "_id", Value: behind}}, &found, find); err != nil {
 			return err
 		}
 		page = Page{}
@@ -65,6 +65,9 @@ func (a *Accounts) Page(ctx context.Context, ledger string, after bson.RawValue,
 // listed decodes an account.
 func (a *Accounts) listed(view document.View) Listed {
 	account, err := view.Account(a.catalog.IDs)
+	if err == nil {
+		_, err = a.catalog.IDs.Encode(account.ID)
+	}
 	if err != nil {
 		return Listed{ID: document.IDText(view.ID()), Err: err}
 	}

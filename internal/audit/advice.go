@@ -153,7 +153,7 @@ func aboutTransfers() []codeAdvice {
 		{WrongFailure, compare},
 		{WrongTime, "Unless the server's clock was set back, no step of the library stores this, and workers, statements, the expiry of " +
 			"holds or the server's removal pass such a transfer by. Store a date: the right one, if it is known. As lastModified any past " +
-			"one will do."},
+			"one will do. One that waits for funds is run by Transfer with the same ID, whatever money is there."},
 		{WrongDigest, "Legs, effects or currency were changed by hand, and recovery leaves the transfer alone. Restore what was asked for."},
 		{WrongLegs, "This makes or loses money, and nobody could have asked for it. Find out who has written it."},
 		{WrongHold, compare},
@@ -163,7 +163,7 @@ func aboutTransfers() []codeAdvice {
 			"their accounts before you reverse anything again."},
 		{Stalled, "Remove what stands in its way, if anything is named. Then see that Run or Recover works in a process that knows " +
 			"all its ledgers: it is taken up within 64 stall thresholds, and at once by Recover with a threshold of zero."},
-		{Unclaimed, "See that a process works with Run, or call Transfer with the same request."},
+		{Unclaimed, "See that a process works with Run, or call Transfer with the same ID, whatever money is there."},
 	}
 }
 

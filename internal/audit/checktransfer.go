@@ -94,8 +94,12 @@ func wrongFailure(t *Transfer) string {
 // audit takes a while.
 const clockTolerance = 10 * time.Minute
 
+// longestPause is how far ahead a transfer that lacks funds is put off at most.
+const longestPause = time.Minute
+
 // wrongTime checks the times: they are stored as dates, and those at which something has
-// happened are past.
+// happened are past. A transfer that
+// was put off, and an event, are due soon.
 //
 //  1. Somebody sets committedAt to next year.
 //  2. A statement of this year doesn't show the transfer.
@@ -111,6 +115,14 @@ func wrongTime(t *Transfer, now time.Time) string {
 	}{{"createdAt", t.CreatedAt}, {"lastModified", t.LastModified}, {"committedAt", t.CommittedAt}, {"stuckAt", t.StuckAt}} {
 		if past.at.Sub(now) > clockTolerance {
 			return fmt.Sprintf("its %s, %s, is to come", past.field, past.at.Format(time.RFC3339Nano))
+		}
+	}
+	if t.State == protocol.Initiated && t.Postponed > 0 && t.NotBefore.Sub(now) > clockTolerance+longestPause {
+		return fmt.Sprintf("it waits for funds, and is looked at only at %s", t.NotBefore.Format(time.RFC3339Nano))
+	}
+	for _, u := range t.Undelivered() {
+		if u.Due.Sub(now) > clockTolerance+document.FarDue {
+			return fmt.Sprintf("its event %s is due only at %s", u.Kind, u.Due.Format(time.RFC3339Nano))
 		}
 	}
 	return ""

@@ -6,13 +6,16 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // A time at which something has happened may be ahead of the clock that the audit has
-// read by ten minutes at most. A time at which something will happen may be far ahead.
+// read by ten minutes at most, and that at which an event is due by twenty. A time at
+// which something else will happen may be far ahead.
 func TestTimesToCome(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -28,6 +31,12 @@ func TestTimesToCome(t *testing.T) {
 		require.Empty(t, wrongTime(&stored, now), field)
 		set(&stored, now.Add(clockTolerance+time.Millisecond))
 		require.Contains(t, wrongTime(&stored, now), field)
+	}
+	for _, late := range []time.Duration{0, time.Millisecond} {
+		due := now.Truncate(time.Millisecond).Add(20*time.Minute + late)
+		outbox := wire.RawValue(bson.A{bson.D{{Key: "kind", Value: "succeeded"}, {Key: "due", Value: due}}})
+		stored := Transfer{Transfer: document.Transfer{Outbox: outbox}}
+		require.Equal(t, late > 0, wrongTime(&stored, now.Truncate(time.Millisecond)) != "")
 	}
 }
 

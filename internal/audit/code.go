@@ -62,7 +62,8 @@ const (
 	WrongCommit Code = "wrongCommit"
 	// WrongFailure means that the reason of a failure doesn't belong to the state.
 	WrongFailure Code = "wrongFailure"
-	// WrongTime means that a time is no date, or is past and lies in the future.
+	// WrongTime means that a time is no date, is past and lies in the future, or is that
+	// of a pause and lies too far ahead.
 	WrongTime Code = "wrongTime"
 	// WrongDigest means that the transfer is not what its digest stands for.
 	WrongDigest Code = "wrongDigest"

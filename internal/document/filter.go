@@ -96,6 +96,12 @@ func Expired() bson.D {
 	return append(undecided(), bson.E{Key: "$expr", Value: over})
 }
 
+// HasPlace leaves out what has an empty _id: no page can begin behind it. No index is
+// searched for that.
+func HasPlace() bson.E {
+	return bson.E{Key: "$and", Value: bson.A{bson.D{{Key: "$expr", Value: bson.D{{Key: "$ne", Value: bson.A{"$_id", ""}}}}}}}
+}
+
 // WithLeg selects transfers with such a leg.
 func WithLeg(leg bson.D) bson.E {
 	return bson.E{Key: "legs", Value: bson.D{{Key: "$elemMatch", Value: leg}}}

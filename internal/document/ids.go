@@ -49,13 +49,22 @@ func (c IDCodec) Encode(id string) (bson.RawValue, error) {
 	return bson.RawValue{Type: bson.TypeObjectID, Value: oid[:]}, nil
 }
 
-// Least returns a value that stands before the _ids of all accounts, and that the server
-// compares with no value of another type.
-func (c IDCodec) Least() any {
+// All selects the _ids of all accounts, and no value of another type. The empty text is
+// none: no list could go on behind it.
+func (c IDCodec) All() bson.D {
 	if c == ObjectIDs {
-		return bson.ObjectID{}
+		return bson.D{{Key: "$gte", Value: bson.ObjectID{}}}
 	}
-	return ""
+	return bson.D{{Key: "$gt", Value: ""}}
+}
+
+// Place returns an ID as a place behind which a list of accounts goes on. A text need not
+// be the ID of an account.
+func (c IDCodec) Place(id string) (bson.RawValue, error) {
+	if c == StringIDs {
+		return wire.RawText(id), nil
+	}
+	return c.Encode(id)
 }
 
 // Canonical returns the ID as Get returns it: the hex digits of an ObjectId in lower

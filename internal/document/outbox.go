@@ -138,10 +138,18 @@ func HasUndelivered() bson.E {
 	return bson.E{Key: "outbox.due", Value: bson.D{{Key: "$exists", Value: true}}}
 }
 
+// FarDue is further ahead than an event can be due by a lease or a retry. One that is due
+// later was stored while the server's clock was ahead, and nobody waits for that: see
+// [StandingStill].
+const FarDue = 10 * time.Minute
+
 // Deliverable selects transfers with an event that a worker may take in hand at an
 // instant, by an index.
 func Deliverable(at time.Time) bson.D {
-	return bson.D{{Key: "outbox.due", Value: bson.D{{Key: "$lte", Value: at}}}}
+	return bson.D{{Key: "$or", Value: bson.A{
+		bson.D{{Key: "outbox.due", Value: bson.D{{Key: "$lte", Value: at}}}},
+		bson.D{{Key: "outbox.due", Value: bson.D{{Key: "$gt", Value: at.Add(FarDue)}}}},
+	}}}
 }
 
 // AwaitsDelivery selects transfers with an event that was not given up, by an index.

@@ -162,6 +162,48 @@ func TestFailuresWait(t *testing.T) {
 	}
 }
 
+// No lease and no retry is as far ahead as ten minutes. What is was stored while the
+// server's clock was ahead: it is found and taken, after all that is due, and asking for
+// it has it tried anew. What was given up is not found, and what is nearer is left alone.
+func TestFarAheadIsDue(t *testing.T) {
+	t.Parallel()
+	require.Greater(t, document.FarDue, transition.RetryAfter(1<<40)+transition.EventLease)
+	b := storetest.New(t, withEvents)
+	require.NoError(t, b.Store.Setup(t.Context()))
+	now := time.Now()
+	for id, due := range map[string]time.Duration{
+		"due": -time.Minute, "retry": 5 * time.Minute, "near": 9 * time.Minute, "ahead": 11 * time.Minute, "far": 1 << 62,
+	} {
+		put(b, id, bson.A{event("succeeded", now.Add(due), bson.NewObjectID(), 3)}, nil)
+	}
+	put(b, "given up", bson.A{bson.M{"kind": "succeeded", "at": now, "due": bson.MaxKey{}, "attempts": 20}}, nil)
+	b.Log.Take()
+	ids, err := b.Store.Deliverable(t.Context(), now, 0, 10)
+	require.NoError(t, err)
+	require.Equal(t, []string{"due", "ahead", "far"}, ids)
+	find := b.Log.Take()[0]
+	assert.NotContains(t, b.Explain(find), `"stage": "SORT"`)
+	assert.LessOrEqual(t, b.Examined(find), int64(5))
+
+	attempts := func(write func(id string) transition.Delivery) map[string]int64 {
+		all := map[string]int64{}
+		for _, id := range []string{"due", "retry", "near", "ahead", "far"} {
+			perform(b, write(id))
+			all[id] = entries(b, id)[0].Attempts
+		}
+		return all
+	}
+	require.Equal(t, map[string]int64{"due": 3, "retry": 3, "near": 3, "ahead": 0, "far": 0}, attempts(transition.Redeliver))
+	for _, id := range []string{"ahead", "far"} {
+		b.Change("transfers", id, bson.M{"$set": bson.M{"outbox.0.due": now.Add(time.Hour), "outbox.0.by": bson.NewObjectID()}})
+	}
+	by := bson.NewObjectID()
+	require.Equal(t, map[string]int64{"due": 4, "retry": 3, "near": 3, "ahead": 1, "far": 1}, attempts(func(id string) transition.Delivery {
+		return transition.Take([]string{id}, by, 20)
+	}))
+	require.WithinDuration(t, time.Now().Add(transition.EventLease), entries(b, "far")[0].Due, 10*time.Second)
+}
+
 // Who takes an event for the last time and does not come back has it given up by the next
 // one who looks.
 func TestLastAttemptDidNotComeBack(t *testing.T) {
@@ -195,7 +237,7 @@ func TestSearchReadsWhatIsUndelivered(t *testing.T) {
 	require.NoError(t, err)
 	put(b, "due", bson.A{event("succeeded", time.Now().Add(-time.Second), nil, 0)}, nil)
 	for i := range 50 {
-		put(b, fmt.Sprint("later", i), bson.A{event("succeeded", time.Now().Add(time.Hour), nil, 1)}, nil)
+		put(b, fmt.Sprint("later", i), bson.A{event("succeeded", time.Now().Add(5*time.Minute), nil, 1)}, nil)
 		put(b, fmt.Sprint("given up", i), bson.A{bson.M{"kind": "succeeded", "at": time.Now(), "due": bson.MaxKey{}, "attempts": 20}}, nil)
 	}
 	b.Log.Take()

@@ -124,7 +124,7 @@ func (q Query) heldNow() bson.D {
 // there are two: the rest of its millisecond, and what was created before. So each is one
 // range of an index, no matter how many transfers share a millisecond.
 func (q Query) parts(ids document.IDCodec) []bson.D {
-	filter := q.filter(ids)
+	filter := append(q.filter(ids), document.HasPlace())
 	if q.Beyond == nil {
 		return []bson.D{append(filter, document.CreatedBetween(q.After, q.Before)...)}
 	}

@@ -72,7 +72,7 @@ func (d Delivery) Update() (filter bson.D, update bson.A) {
 func Take(ids []string, by bson.ObjectID, most int) Delivery {
 	due := bson.D{{Key: "$and", Value: bson.A{
 		bson.D{{Key: "$eq", Value: bson.A{bson.D{{Key: "$type", Value: "$$e.due"}}, "date"}}},
-		bson.D{{Key: "$lte", Value: bson.A{"$$e.due", "$$NOW"}}},
+		bson.D{{Key: "$or", Value: bson.A{bson.D{{Key: "$lte", Value: bson.A{"$$e.due", "$$NOW"}}}, isFar()}}},
 	}}}
 	taken := merged(bson.D{
 		{Key: "due", Value: later(EventLease.Milliseconds())},
@@ -127,11 +127,12 @@ func Undone(ids []string, kind document.EventKind, leases []bson.ObjectID) Deliv
 }
 
 // Redeliver has all events of a transfer tried from the beginning that nobody has in
-// hand. What is to be purged waits for that again.
+// hand, and those that are due too late for that. What is to be purged waits for that
+// again.
 func Redeliver(id string) Delivery {
 	waits := bson.D{{Key: "$or", Value: bson.A{
 		bson.D{{Key: "$eq", Value: bson.A{bson.D{{Key: "$type", Value: "$$e.by"}}, "missing"}}},
-		wasGivenUp(),
+		isFar(), // what was given up, too
 	}}}
 	entry := either(waits, rest(0, "$$NOW"), "$$e")
 	postponed := bson.D{
@@ -177,6 +178,11 @@ func givenUp() bson.D { return bson.D{{Key: "$literal", Value: bson.MaxKey{}}} }
 // wasGivenUp is the condition that the entry has the time of givenUp.
 func wasGivenUp() bson.D {
 	return bson.D{{Key: "$eq", Value: bson.A{bson.D{{Key: "$type", Value: "$$e.due"}}, "maxKey"}}}
+}
+
+// isFar is the condition that the entry is due later than by any lease or retry.
+func isFar() bson.D {
+	return bson.D{{Key: "$gt", Value: bson.A{"$$e.due", later(document.FarDue.Milliseconds())}}}
 }
 
 // later is the server's time, and some milliseconds.

@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/audit"
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
@@ -78,7 +79,7 @@ func TestLease(t *testing.T) {
 		}})
 	}
 	in := newInbox()
-	inHand(time.Hour)
+	inHand(time.Minute)
 	end := bank.InBackground(t, b.NewCoordinator(b.DB, in.option()))
 	defer end()
 	b.MustMove("next", 1)
@@ -88,5 +89,29 @@ func TestLease(t *testing.T) {
 	in.await(t, "pay:succeeded")
 	require.Equal(t, 2, in.taken()["pay:succeeded"][0].Attempt, "the first attempt counts")
 	requireDelivered(b)
+	b.CheckBooks(bank.Balances(100, 0))
+}
+
+// The server's clock was an hour ahead when an event was taken in hand, and was set back.
+// Nobody waits for that hour: the event is due at once, and may also be asked for.
+func TestDueAheadOfTheClock(t *testing.T) {
+	t.Parallel()
+	b := bank.NewWith(t, []transfer.Option{silent()}, 100, 0).WithIndexes()
+	b.MustMove("searched", 60)
+	b.MustMove("asked", 1)
+	for _, id := range []string{"searched", "asked"} {
+		b.Change("transfers", id, bson.M{"$set": bson.M{
+			"outbox.0.due": time.Now().Add(time.Hour), "outbox.0.by": bson.NewObjectID(), "outbox.0.attempts": int64(7),
+		}})
+	}
+	require.Equal(t, []audit.Code{audit.WrongTime, audit.WrongTime}, bank.CodesOf(b.MustAudit()))
+	require.NoError(t, b.Redeliver(t.Context(), "asked"))
+	in := newInbox()
+	end := bank.InBackground(t, b.NewCoordinator(b.DB, in.option()))
+	in.await(t, "searched:succeeded", "asked:succeeded")
+	end()
+	requireDelivered(b)
+	require.Equal(t, 8, in.taken()["searched:succeeded"][0].Attempt)
+	require.Equal(t, 1, in.taken()["asked:succeeded"][0].Attempt, "it begins anew")
 	b.CheckBooks(bank.Balances(100, 0))
 }

@@ -94,7 +94,7 @@ func TestRunEnds(t *testing.T) {
 	require.NoError(t, err)
 	in.await(t, "pay:succeeded")
 	require.NoError(t, c.Close(t.Context()))
-	require.NoError(t, bank.Within(t, ended), "Run ends with its Coordinator")
+	require.ErrorIs(t, bank.Within(t, ended), transfer.ErrClosed)
 	requireDelivered(b)
 	b.CheckBooks(bank.Balances(100, 0))
 }

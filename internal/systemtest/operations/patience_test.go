@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/audit"
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
@@ -381,4 +382,33 @@ func TestWorkerDiesAtALook(t *testing.T) {
 			b.CheckBooks(bank.Balances(60, 0))
 		})
 	}
+}
+
+// A transfer that was put off while the server's clock was ahead waits for that time: the
+// index doesn't tell it from what was scheduled.
+// The audit shows it, and Transfer runs it at once.
+func TestPutOffAheadOfTheClock(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 10, 0, 50).WithIndexes()
+	end := bank.InBackground(t, b.NewCoordinator(b.DB))
+	req, scheduled := patient("t", 60), patient("scheduled", 1)
+	scheduled.NotBefore = time.Now().Add(50 * time.Minute)
+	submit(b, req, scheduled)
+	waiting(b, "t", 1)
+	end()
+	b.SetField("transfers", "t", "notBefore", time.Now().Add(10*time.Minute))
+	require.Empty(t, b.MustAudit().Findings)
+	b.SetField("transfers", "t", "notBefore", time.Now().Add(50*time.Minute))
+	report := b.MustAudit()
+	require.Equal(t, []audit.Code{audit.WrongTime}, bank.CodesOf(report))
+	require.Equal(t, "t", report.Findings[0].ID)
+
+	_, err := b.Transfer(t.Context(), bank.Move("salary", "c", "a", 50))
+	require.NoError(t, err)
+	rec, err := b.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
+	require.NoError(t, err)
+	require.Equal(t, transfer.StateSuccess, rec.State)
+	require.Empty(t, b.MustAudit().Findings)
+	b.CancelWaiting()
+	b.CheckBooks(bank.Balances(10, 0, 50))
 }

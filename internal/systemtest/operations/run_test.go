@@ -248,3 +248,31 @@ func TestTimesOfSchedules(t *testing.T) {
 	b.CancelWaiting()
 	b.CheckBooks(bank.Balances(100, 0))
 }
+
+// Run says that its coordinator was closed under it, unless its context has ended before.
+func TestRunIsClosed(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0).WithIndexes()
+	for _, ends := range []bool{false, true} {
+		c := b.NewCoordinator(b.DB)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- c.Run(ctx) }()
+		id := fmt.Sprint("t", ends)
+		b.MustSubmit(id)
+		_, err := c.Wait(t.Context(), id)
+		require.NoError(t, err)
+		if ends {
+			cancel()
+		}
+		require.NoError(t, c.Close(t.Context()))
+		err = bank.Within(t, ended)
+		cancel()
+		if ends {
+			require.NoError(t, err)
+		} else {
+			require.ErrorIs(t, err, transfer.ErrClosed)
+		}
+	}
+	b.CheckBooks(bank.Balances(100, 0))
+}

@@ -60,7 +60,7 @@ func TestAccounts(t *testing.T) {
 			return id, id
 		}, "\U0010ffff"},
 		"ObjectIds": {[]transfer.Option{transfer.WithAccountIDs(transfer.ObjectIDs)}, func(i int) (any, string) {
-			id := bson.ObjectID{byte(i * 7919 % count), byte(i)}
+			id := bson.ObjectID{byte(i * 7919 % count), byte(i)} // the first is zero
 			return id, id.Hex()
 		}, "ffffffffffffffffffffffff"},
 	} {
@@ -169,12 +169,16 @@ func TestAccountsOfALedger(t *testing.T) {
 	cancel()
 	require.ErrorIs(t, bank.FirstError(b.Accounts(ended, transfer.AccountQuery{})), context.Canceled)
 	for says, q := range map[string]transfer.AccountQuery{
-		"is not registered": {Ledger: "us"}, "the Limit is negative": {Limit: -1}, "Beyond: ": {Beyond: "\xff"}, "a currency": {Currency: "\xff"},
+		"is not registered": {Ledger: "us"}, "the Limit is negative": {Limit: -1}, "a currency": {Currency: "\xff"},
 	} {
 		err := bank.FirstError(b.Accounts(t.Context(), q))
 		require.ErrorIs(t, err, transfer.ErrInvalidRequest)
 		require.ErrorContains(t, err, says)
 	}
+	byObjectIDs := bank.NewBare(t, transfer.WithAccountIDs(transfer.ObjectIDs))
+	err := bank.FirstError(byObjectIDs.Accounts(t.Context(), transfer.AccountQuery{Beyond: "x"}))
+	require.ErrorIs(t, err, transfer.ErrInvalidRequest)
+	require.ErrorContains(t, err, "Beyond: ")
 }
 
 // OpenAccount returns an account as it is read back.

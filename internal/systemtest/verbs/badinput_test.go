@@ -142,6 +142,12 @@ func impatient() map[string]bad {
 		"patient beyond the calendar": {submit(func(req *transfer.Request) {
 			req.AwaitFundsUntil = time.Unix(math.MaxInt32<<16, 0)
 		}), "AwaitFundsUntil lies beyond the years 0 to 9999"},
+		"patient to the calendar's end": {submit(func(req *transfer.Request) {
+			req.AwaitFundsUntil = time.Date(9999, 12, 31, 23, 59, 59, 999_500_000, time.UTC)
+		}), "AwaitFundsUntil lies beyond the years 0 to 9999"},
+		"late to the calendar's end": {submit(func(req *transfer.Request) {
+			req.NotBefore = time.Date(9999, 12, 31, 23, 59, 59, 999_000_001, time.UTC)
+		}), "NotBefore lies beyond the years 0 to 9999"},
 		"patient before it begins": {submit(func(req *transfer.Request) {
 			req.NotBefore = req.AwaitFundsUntil.Add(time.Second)
 		}), "AwaitFundsUntil lies before NotBefore"},

@@ -189,7 +189,7 @@ func requireConflict(t *testing.T, err error, want []string, story string) {
 	said := map[string]string{
 		"legs": "other accounts or amounts", "atMost": "another AtMost", "currency": "another currency", "effects": "other effects",
 		"hold": "one is a hold and the other is not", "reverses": "another original", "posted": "it was posted with another amount",
-		"part": "one takes back all that is left and the other a part",
+		"part": "one takes back all that is left and the other does not",
 	}
 	parts := make([]string, len(want))
 	for i, part := range want {
