@@ -110,6 +110,9 @@ var (
 // Where Stuck is nil nothing is in the way: the caller's context has ended, or the
 // Coordinator was closed, after the commit and before everything was in place.
 // The error wraps that cause, and the rest follows.
+// Until the commit is recorded others may see the transfer in StatePreparing, and
+// statements may lack it: for some milliseconds, or until recovery steps in where the
+// process has ended or was closed meanwhile.
 var ErrUnsettled = errors.New("committed, and not settled everywhere yet")
 
 // Errors of calls that came too late or to the wrong thing; they leave everything as it

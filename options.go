@@ -236,7 +236,7 @@ const (
 // WithReturnAt sets how far a transfer has come when a call for it answers without an
 // error: Transfer, TransferMany, Post and Reverse.
 // The record of a call that is repeated may show a later state than that of the first
-// answer, and never an earlier one.
+// answer, and never an earlier one, unless that was AtCommit or came with ErrUnsettled.
 // A refusal is answered when nothing is left to be done, and so is Wait.
 // Defaults to AtSettled.
 func WithReturnAt(at ReturnAt) Option { return func(s *settings) { s.returnAt = at } }

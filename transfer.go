@@ -98,11 +98,12 @@ type Leg struct {
 // [WithReturnAt] lets it answer sooner, or later.
 //
 //   - nil: the transfer is in StateSuccess or StateCommitted (see [WithReturnAt]).
-//   - ErrUnsettled: it is in StateCommitted, for good, and not all of it is in place.
+//   - ErrUnsettled: it is committed, for good, and not all of it is in place.
 //     An account is gone or can't be written, and Record.Stuck says why.
 //     Or, where Stuck is nil, the context ended or the Coordinator was closed after the
 //     commit.
 //     The transfer goes on in the background, or by recovery.
+//     Until then others may see it in StatePreparing, and statements may lack it.
 //   - a [RefusedError]: it is in StateFail, and nothing moved.
 //     The ID keeps this answer. Tell the user, or remove the reason, and try again with a
 //     new ID: docs/errors.md has what each reason takes.

@@ -98,8 +98,7 @@ const clockTolerance = 10 * time.Minute
 const longestPause = time.Minute
 
 // wrongTime checks the times: they are stored as dates, and those at which something has
-// happened are past. A transfer that
-// was put off, and an event, are due soon.
+// happened are past. A transfer that was put off, and an event, are due soon.
 //
 //  1. Somebody sets committedAt to next year.
 //  2. A statement of this year doesn't show the transfer.

@@ -46,6 +46,10 @@ func (i *Inspector) tryReads(ctx context.Context, c *collections.Collection) err
 	failure := func(err error) error { return wire.ServerErrorOf(err, wire.RightFind, wire.NamespaceOf(notes)) }
 	byID := bson.D{{Key: "_id", Value: collections.NoteID}}
 	err := wire.ForReads(notes, readconcern.Linearizable()).FindOne(limited, byID).Err()
+	if wire.CommandCode(err) == wire.CodeInvalidNamespace {
+		return fmt.Errorf("%w: the server allows no collection of the name %s: give the database or the collection a plainer one: %w",
+			collections.ErrUnsupported, wire.NamespaceOf(notes), failure(err))
+	}
 	if refusesCommand(err) {
 		return lacks(c, "linearizable read", failure(err))
 	}

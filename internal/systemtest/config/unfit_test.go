@@ -85,3 +85,16 @@ func TestUnfitServersAreRefused(t *testing.T) {
 		})
 	}
 }
+
+// A name that the server doesn't allow is named as the cause, by each way to begin.
+func TestNameThatTheServerDoesNotAllow(t *testing.T) {
+	t.Parallel()
+	b := bank.NewBare(t)
+	c := b.NewCoordinator(b.DB.Client().Database("bad$name"))
+	for name, begin := range map[string]func(context.Context) error{"Setup": c.Setup, "Check": c.Check} {
+		err := begin(t.Context())
+		require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment, name)
+		require.ErrorContains(t, err, "bad$name", name)
+		require.ErrorContains(t, err, "plainer", name)
+	}
+}
