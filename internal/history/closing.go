@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
 
 	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/document"
@@ -129,6 +129,9 @@ func (h *History) balanceInOneRead(ctx context.Context, before time.Time) (balan
 	if err != nil || !stored.found {
 		return Balance{}, stored.found, err
 	}
+	if err := h.readNames(ctx, readconcern.Majority()); err != nil {
+		return Balance{}, true, err
+	}
 	posted, err := h.countBack(ctx, stored, end, func(Entry) (bool, error) { return true, nil })
 	return Balance{At: end, Balance: posted}, true, err
 }
@@ -162,8 +165,8 @@ var errUnordered = errors.New("transfers on the account are committed faster tha
 //
 // Every transfer that is in, and has no trace, was committed, and acknowledged by a
 // majority, before the account was read.
-// The transfers are read after that, from the true primary, as a linearizable read has
-// made sure.
+// The transfers are read after that, from the true primary, as the linearizable read of
+// the ledger's names has made sure.
 // So the reads of the transfers show everything that is in.
 func (h *History) balanceInSeparateReads(ctx context.Context, before time.Time) (balance Balance, found bool, err error) {
 	first, err := h.readClock(ctx, before)
@@ -185,8 +188,7 @@ func (h *History) balanceInSeparateReads(ctx context.Context, before time.Time) 
 	}
 	defer session.EndSession(context.WithoutCancel(ctx))
 	ctx = mongo.NewSessionContext(ctx, session)
-	nothing := bson.D{{Key: "_id", Value: ""}} // no transfer has this ID
-	if _, err := wire.FindOne(ctx, h.catalog.Linearizable, nothing); err != nil && !wire.NotFound(err) {
+	if err := h.readNames(ctx, readconcern.Linearizable()); err != nil {
 		return Balance{}, true, err
 	}
 	if h.seen, err = operationTime(session); err != nil {

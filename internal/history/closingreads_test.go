@@ -33,17 +33,18 @@ func TestClosingReadsASnapshot(t *testing.T) {
 	b.Put(storetest.Account("alice", bson.M{"pending": bson.M{"t": int64(1)}}))
 	b.closeAndRead()
 	commands := b.Log.Take()
-	require.Equal(t, []string{"hello", "hello", "find", "find", "find", "find", "find"}, storetest.Names(commands))
+	require.Equal(t, []string{"hello", "hello", "find", "find", "find", "find", "find", "find"}, storetest.Names(commands))
 	commands = commands[1:]
 	require.Equal(t, "local", commands[1].Text("readConcern", "level"), "its time is not that of the majority")
 	reached := operationTime(commands[1].Reply.Lookup("operationTime"))
 	require.NotZero(t, reached)
-	for _, c := range commands[2:5] {
+	for _, c := range commands[2:6] {
 		require.Equal(t, "snapshot", c.Text("readConcern", "level"))
 		require.Equal(t, reached, operationTime(c.Body.Lookup("readConcern", "atClusterTime")))
 	}
-	require.Equal(t, "majority", commands[5].Text("readConcern", "level"))
-	require.Equal(t, reached, operationTime(commands[5].Body.Lookup("readConcern", "afterClusterTime")))
+	require.Equal(t, "transfers.transfer", commands[3].Text("find"), "the names, after the account")
+	require.Equal(t, "majority", commands[6].Text("readConcern", "level"))
+	require.Equal(t, reached, operationTime(commands[6].Body.Lookup("readConcern", "afterClusterTime")))
 }
 
 // On two clusters, the account is read by a linearizable read. Then the transfers are
@@ -64,6 +65,7 @@ func TestClosingApartReadsFromPrimaries(t *testing.T) {
 	commands := b.Log.Take()
 	require.Equal(t, []string{"hello", "hello", "hello", "find", "find", "find", "find"}, storetest.Names(commands))
 	commands = commands[1:]
+	require.Equal(t, "transfers.transfer", commands[2].Text("find"), "the names, after the account")
 	require.Equal(t, "linearizable", commands[2].Text("readConcern", "level"))
 	shown := operationTime(commands[2].Reply.Lookup("operationTime"))
 	require.NotZero(t, shown)
