@@ -75,6 +75,34 @@ func TestClosingApartReadsFromPrimaries(t *testing.T) {
 	}
 }
 
+// Where transfers are ordered by changes, the account is read as of two times of its
+// cluster: one that an earlier linearizable read has reached, and one that another such
+// read has reached after the clock.
+func TestClosingByChangesReadsAsOfTwoTimes(t *testing.T) {
+	t.Parallel()
+	accounts := storetest.NewCommandLog()
+	b := newBank(t, func(c *storetest.Config) {
+		other := mongotest.Client(t, accounts.Options()).Database(c.Transfers.Database().Name())
+		c.Ledgers[""] = other.Collection("accounts")
+	})
+	b.Put(storetest.Account("alice", nil))
+	h := b.history("alice")
+	accounts.Take()
+	require.NoError(t, h.Reach(t.Context()))
+	_, _, err := h.BalanceAsOf(t.Context(), time.Time{})
+	require.NoError(t, err)
+	read := accounts.Take()
+	require.Equal(t, []string{"find", "find", "find", "find"}, storetest.Names(read))
+	for _, reached := range read[:2] {
+		require.Equal(t, "linearizable", reached.Text("readConcern", "level"))
+	}
+	for i, past := range read[2:] {
+		require.Equal(t, "snapshot", past.Text("readConcern", "level"))
+		want := operationTime(read[i].Reply.Lookup("operationTime"))
+		require.Equal(t, want, operationTime(past.Body.Lookup("readConcern", "atClusterTime")))
+	}
+}
+
 // The past is closed at a time that the server's clock has shown: at once if the instant
 // asked for was over then, and otherwise when the clock has gone on. It takes no longer
 // than the caller waits.

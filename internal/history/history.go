@@ -25,11 +25,14 @@ import (
 type Reader struct {
 	catalog *collections.Catalog
 	barring collections.Failures // for want of the right to write to the transfers
+	changes collections.Failures // for want of the right to watch a ledger
 }
 
 // New returns the reader of a catalog.
 func New(c *collections.Catalog) *Reader {
-	return &Reader{catalog: c, barring: collections.Failures{Span: refusalMemory}}
+	return &Reader{
+		catalog: c, barring: collections.Failures{Span: refusalMemory}, changes: collections.Failures{Span: refusalMemory},
+	}
 }
 
 // History is the past of one account: its entries in the order of their commits.
@@ -42,6 +45,7 @@ type History struct {
 	account string          // as the legs of transfers name it
 	names   names           // under which they name the ledger
 	seen    *bson.Timestamp // every page shows what the transfers' cluster had stored by then
+	reached *bson.Timestamp // what the account's cluster had stored by an earlier read of it
 	open    *openError      // why the past is closed only up to some instant, if so
 }
 
