@@ -103,8 +103,9 @@ func WithAccounts(c *mongo.Collection) Option { return func(s *settings) { s.acc
 func WithTransfers(c *mongo.Collection) Option { return func(s *settings) { s.transfers = c } }
 
 // WithLedger registers another collection of accounts, in any database or cluster.
-// Its name has 1 to 64 bytes, is stored in the transfers, and must stay the same for as
-// long as there are any.
+// Its name has 1 to 64 bytes and is stored in the transfers.
+// What is in flight waits for a process that has the name, and only such a one reverses
+// what it has moved: docs/deployment.md says what another name means.
 func WithLedger(name string, c *mongo.Collection) Option {
 	return func(s *settings) {
 		if _, given := s.ledgers[name]; given {

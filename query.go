@@ -23,6 +23,8 @@ type Query struct {
 	// Ledger and Account select transfers that touch an account.
 	// A Ledger alone stands for all of its accounts; an Account alone is in the default
 	// ledger.
+	// The name is compared with the one that a transfer has stored: where a ledger had
+	// another name before, or has another one in other processes, ask for each.
 	// Defaults to all accounts.
 	Ledger, Account string
 	// After and Before bound the creation, both exclusive.

@@ -97,6 +97,7 @@ type Entry struct {
 	// Reverses is the ID of the transfer that this one reverses.
 	Reverses string
 	// Legs are all movements of the transfer, one per account, this one among them.
+	// Each has the name that its ledger had in the process that made the transfer.
 	// Of a hold that was posted in part, they are what was posted.
 	Legs []Leg
 	// Metadata is what was stored with the transfer, as in [Record].Metadata.
@@ -108,6 +109,8 @@ type Entry struct {
 // order of their IDs.
 // A transfer is an entry from its commit on, even while its money is still on the way.
 // Holds, and whatever else may yet fail, are no entries.
+// The entries are those of the ledger's collection, under whatever names other processes
+// know it or have known it, and none of another collection of the same name.
 //
 // Balance is what the account had after the entry, counted back from what is posted now.
 // Balance less Amount is the Balance of the entry before, and for the first entry what

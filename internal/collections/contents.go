@@ -25,3 +25,8 @@ func (c *Catalog) ContentsOf(collection *Collection) Contents {
 // NoteID is the _id of the note about a collection.
 // [NoteCollection] holds it.
 const NoteID = "deployment"
+
+// IdentityID is the _id of a collection's identity, which lies beside its note. The two
+// are apart because a release from before there were identities refuses a note with a
+// field that it does not know.
+const IdentityID = "identity"

@@ -97,7 +97,7 @@ func isHere(ctx context.Context, client *mongo.Client, namespace, identity strin
 		return false, nil
 	}
 	notes := wire.ForCommands(collections.NoteCollection(client.Database(database).Collection(collection)))
-	stored, err := wire.FindID(ctx, notes, identityID)
+	stored, err := wire.FindID(ctx, notes, collections.IdentityID)
 	if wire.NotFound(err) || wire.Refused(err) != nil {
 		return false, nil
 	}

@@ -10,11 +10,6 @@ import (
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// identityID is the _id of a collection's identity, which lies beside its note. The two
-// are apart because a release from before there were identities refuses a note with a
-// field that it does not know.
-const identityID = "identity"
-
 // identityState is what is known of a collection's identity.
 type identityState uint32
 
@@ -161,7 +156,7 @@ func (d *Deployment) recordOnce(ctx context.Context, c *collections.Collection) 
 // that stands then.
 func (d *Deployment) drawIdentity(ctx context.Context, c *collections.Collection) (string, error) {
 	what := "the identity of " + c.Namespace
-	stored, err := d.writeOnce(ctx, c, identityID, identityContent(newIdentity()), what)
+	stored, err := d.writeOnce(ctx, c, collections.IdentityID, identityContent(newIdentity()), what)
 	if err != nil {
 		return "", err
 	}

@@ -111,7 +111,7 @@ type beside struct {
 func (d *Deployment) readBeside(ctx context.Context, c *collections.Collection) (beside, error) {
 	ctx, cancel := context.WithTimeout(ctx, wire.CommandLimit)
 	defer cancel()
-	ids := bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: bson.A{collections.NoteID, identityID}}}}}
+	ids := bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: bson.A{collections.NoteID, collections.IdentityID}}}}}
 	found, err := wire.Sample(ctx, d.known[c].notes, ids, 2)
 	switch {
 	case wire.CommandCode(err) == wire.CodeInvalidNamespace:
@@ -121,7 +121,7 @@ func (d *Deployment) readBeside(ctx context.Context, c *collections.Collection) 
 	}
 	var all beside
 	for _, stored := range found {
-		if id, _ := stored.Lookup("_id").StringValueOK(); id == identityID {
+		if id, _ := stored.Lookup("_id").StringValueOK(); id == collections.IdentityID {
 			all.identity = identityIn(stored)
 		} else {
 			all.note, all.noted = decodeNote(stored), true

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
 
 	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/document"
@@ -88,15 +88,22 @@ func (h *History) BalanceAsOf(ctx context.Context, before time.Time) (balance Ba
 	if h.ledger.SameClient {
 		read = h.balanceInOneRead
 	}
-	for {
+	unordered := false
+	for n := 0; ; n++ {
 		balance, found, err = read(ctx, before)
 		var open openError
 		switch {
 		case errors.As(err, &open): // each time at an earlier instant
 			h.open = &open
-		case !errors.Is(err, errUnordered):
+		case errors.Is(err, errUnordered):
+			unordered = true
+			_ = collections.Pause(ctx, document.Tick<<min(n, pauseDoublings))
+		default:
 			if h.open != nil && (before.IsZero() || before.After(balance.At)) {
 				balance.CutShort = *h.open
+			}
+			if err != nil && unordered {
+				err = fmt.Errorf("%w: %w", errUnordered, err)
 			}
 			return balance, found, err
 		}
@@ -129,6 +136,9 @@ func (h *History) balanceInOneRead(ctx context.Context, before time.Time) (balan
 	if err != nil || !stored.found {
 		return Balance{}, stored.found, err
 	}
+	if err := h.readNames(ctx, readconcern.Majority()); err != nil {
+		return Balance{}, true, err
+	}
 	posted, err := h.countBack(ctx, stored, end, func(Entry) (bool, error) { return true, nil })
 	return Balance{At: end, Balance: posted}, true, err
 }
@@ -159,11 +169,14 @@ var errUnordered = errors.New("transfers on the account are committed faster tha
 // The time between the readings is that of one read.
 // A transfer that was prepared before it, or is cleared after it, leaves a trace to be
 // seen.
+// On a busy account far away there is always another one. So from the second time on
+// these are ordered by the changes of the account: see changes. A user without the right
+// to watch the ledger goes on as before.
 //
 // Every transfer that is in, and has no trace, was committed, and acknowledged by a
 // majority, before the account was read.
-// The transfers are read after that, from the true primary, as a linearizable read has
-// made sure.
+// The transfers are read after that, from the true primary, as the linearizable read of
+// the ledger's names has made sure.
 // So the reads of the transfers show everything that is in.
 func (h *History) balanceInSeparateReads(ctx context.Context, before time.Time) (balance Balance, found bool, err error) {
 	first, err := h.readClock(ctx, before)
@@ -171,7 +184,7 @@ func (h *History) balanceInSeparateReads(ctx context.Context, before time.Time) 
 		return Balance{}, false, err
 	}
 	end := h.closable(first)
-	stored, err := h.readAccount(ctx, h.ledger.Linearizable)
+	stored, changes, err := h.readApart(ctx)
 	if err != nil || !stored.found {
 		return Balance{}, stored.found, err
 	}
@@ -185,8 +198,7 @@ func (h *History) balanceInSeparateReads(ctx context.Context, before time.Time) 
 	}
 	defer session.EndSession(context.WithoutCancel(ctx))
 	ctx = mongo.NewSessionContext(ctx, session)
-	nothing := bson.D{{Key: "_id", Value: ""}} // no transfer has this ID
-	if _, err := wire.FindOne(ctx, h.catalog.Linearizable, nothing); err != nil && !wire.NotFound(err) {
+	if err := h.readNames(ctx, readconcern.Linearizable()); err != nil {
 		return Balance{}, true, err
 	}
 	if h.seen, err = operationTime(session); err != nil {
@@ -197,10 +209,13 @@ func (h *History) balanceInSeparateReads(ctx context.Context, before time.Time) 
 			return true, nil
 		}
 		if !e.At.After(second.Latest) {
-			return false, errUnordered
+			return false, changes.add(e)
 		}
 		return false, nil
 	})
+	if err == nil {
+		posted, err = changes.takeOff(ctx, posted)
+	}
 	return Balance{At: end, Balance: posted}, true, err
 }
 

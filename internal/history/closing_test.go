@@ -17,6 +17,13 @@ import (
 	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
+// The ways to read an account.
+const (
+	atOnce    = "at once"    // with the transfers
+	apart     = "apart"      // in another cluster than the transfers
+	byChanges = "by changes" // the same, and what is committed meanwhile is ordered by them
+)
+
 // Whatever step a transfer takes while an account's past is closed, the balance contains
 // everything that was committed before the instant of the closing, and nothing else. The
 // test tries all moments for each of the three steps. Another transfer is complete
@@ -24,14 +31,14 @@ import (
 func TestClosingAmongSteps(t *testing.T) {
 	t.Parallel()
 	// The last moment is after the first read of undecided transfers.
-	for apart, most := range map[bool]int{false: 8, true: 9} {
+	for how, most := range map[string]int{atOnce: 8, apart: 9, byChanges: 11} {
 		for first := 0; first <= most; first++ {
-			t.Run(fmt.Sprintf("apart=%v/prepared before command %d", apart, first), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/prepared before command %d", how, first), func(t *testing.T) {
 				t.Parallel()
-				b, s := newStepBank(t, apart)
+				b, s := newStepBank(t, how != atOnce)
 				for second := first; second <= most; second++ {
 					for third := second; third <= most; third++ {
-						b.closeAmong(s, [3]int{first, second, third})
+						b.closeAmong(s, how, [3]int{first, second, third})
 					}
 				}
 			})
@@ -39,7 +46,7 @@ func TestClosingAmongSteps(t *testing.T) {
 	}
 }
 
-func (b *bank) closeAmong(s *steps, at [3]int) {
+func (b *bank) closeAmong(s *steps, how string, at [3]int) {
 	b.T.Helper()
 	name := fmt.Sprint(at)
 	b.Put(storetest.Account(name, nil))
@@ -52,11 +59,20 @@ func (b *bank) closeAmong(s *steps, at [3]int) {
 	if (at[0]+at[1]+at[2])%2 == 0 {
 		m.held = -50
 	}
+	h := b.history(name)
+	if at[0] == 0 { // its trace is there from the beginning
+		m.prepare()
+		b.stored()
+	}
+	if how == byChanges {
+		require.NoError(b.T, h.Reach(b.T.Context()))
+	}
 	due := map[int][]func(){}
 	for i, step := range []func(){m.prepare, m.commit, m.settle} {
-		due[at[i]] = append(due[at[i]], step)
+		if i > 0 || at[0] > 0 {
+			due[at[i]] = append(due[at[i]], step)
+		}
 	}
-	h := b.history(name)
 	end := s.begin(due)
 	closed, found, err := h.BalanceAsOf(b.T.Context(), time.Time{})
 	commands := end()
@@ -93,20 +109,38 @@ func TestUndecidedClosing(t *testing.T) {
 		require.Greater(t, commands, 8, "the account was read again: %v %v %v", closed, found, at)
 		require.Equal(t, money.Units(150), closed.Balance)
 	}
+}
 
-	b.Put(storetest.Account("busy", nil))
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	due := map[int][]func(){}
-	for n := range 1000 { // one transfer before each command, without end
-		m := mover{b, fmt.Sprint("t", n), "busy", 1, 1, false}
-		due[n] = []func(){m.prepare, m.commit, m.settle}
+// A past is closed although a whole transfer is made on the account before each command.
+// Those whose commits are in the middle of it are ordered by the changes of the account:
+// with the first entry of its markers, and with others, and with a document as a whole.
+func TestClosingOfABusyAccount(t *testing.T) {
+	t.Parallel()
+	b, s := newStepBank(t, true)
+	for name, changes := range map[string]bson.M{
+		"without markers": nil,
+		"with others":     {"pending": bson.M{"x": int64(0), "y%": int64(0), "z": int64(0)}},
+	} {
+		b.Put(storetest.Account(name, changes))
+		due := map[int][]func(){}
+		for n := range 1000 {
+			m := mover{b, fmt.Sprint(name, n), name, 1, 1, false}
+			due[n] = []func(){m.prepare, m.commit, m.settle}
+			if n%3 == 0 {
+				due[n] = []func(){m.prepare, m.replace, m.commit, m.settle, m.replace}
+			}
+		}
+		h := b.history(name)
+		end := s.begin(due)
+		closed, _, err := h.BalanceAsOf(t.Context(), time.Time{})
+		commands := end()
+		require.NoError(t, err)
+		require.Less(t, commands, 30)
+		entries, _, err := h.Page(t.Context(), history.OldestFirst, time.Time{}, closed.At, 1000)
+		require.NoError(t, err)
+		require.NotEmpty(t, entries)
+		require.Equal(t, money.Units(100+int64(len(entries))), closed.Balance)
 	}
-	h := b.history("busy")
-	end := s.begin(due)
-	_, _, err := h.BalanceAsOf(ctx, time.Time{})
-	end()
-	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
 // A clock of whole milliseconds does not show which of two events in one of them was
@@ -167,5 +201,22 @@ func TestClosingWithinOneMillisecond(t *testing.T) {
 			require.Len(t, entries, 1)
 			require.Equal(t, money.Units(150), closed.Balance)
 		})
+	}
+}
+
+// A change shows the traces of transfers in each form in which a server reports it.
+func TestTracesInChanges(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	for change, want := range map[string][]string{
+		`{"updateDescription": {"updatedFields": {"balance": 1, "fence": "x", "pendings.t": 1}}}`:                 nil,
+		`{"updateDescription": {"updatedFields": {"pending.t": 1, "pending.%31": 1, "pending.a%2Eb%": 1}}}`:       {"t", "1", "a.b"},
+		`{"updateDescription": {"updatedFields": {"pending": {"t": 1, "u%": 1}}}}`:                                {"t", "u"},
+		`{"fullDocument": {"pending": {"%31": 1, "u%": 1}}}`:                                                      {"1", "u"},
+		`{"updateDescription": {"removedFields": ["pending.t"], "updatedFields": {}}, "documentKey": {"_id": 1}}`: nil,
+	} {
+		var document bson.Raw
+		require.NoError(t, bson.UnmarshalExtJSON([]byte(change), false, &document))
+		require.Equal(t, want, b.history("alice").TracesIn(document), change)
 	}
 }

@@ -33,17 +33,18 @@ func TestClosingReadsASnapshot(t *testing.T) {
 	b.Put(storetest.Account("alice", bson.M{"pending": bson.M{"t": int64(1)}}))
 	b.closeAndRead()
 	commands := b.Log.Take()
-	require.Equal(t, []string{"hello", "hello", "find", "find", "find", "find", "find"}, storetest.Names(commands))
+	require.Equal(t, []string{"hello", "hello", "find", "find", "find", "find", "find", "find"}, storetest.Names(commands))
 	commands = commands[1:]
 	require.Equal(t, "local", commands[1].Text("readConcern", "level"), "its time is not that of the majority")
 	reached := operationTime(commands[1].Reply.Lookup("operationTime"))
 	require.NotZero(t, reached)
-	for _, c := range commands[2:5] {
+	for _, c := range commands[2:6] {
 		require.Equal(t, "snapshot", c.Text("readConcern", "level"))
 		require.Equal(t, reached, operationTime(c.Body.Lookup("readConcern", "atClusterTime")))
 	}
-	require.Equal(t, "majority", commands[5].Text("readConcern", "level"))
-	require.Equal(t, reached, operationTime(commands[5].Body.Lookup("readConcern", "afterClusterTime")))
+	require.Equal(t, "transfers.transfer", commands[3].Text("find"), "the names, after the account")
+	require.Equal(t, "majority", commands[6].Text("readConcern", "level"))
+	require.Equal(t, reached, operationTime(commands[6].Body.Lookup("readConcern", "afterClusterTime")))
 }
 
 // On two clusters, the account is read by a linearizable read. Then the transfers are
@@ -64,12 +65,41 @@ func TestClosingApartReadsFromPrimaries(t *testing.T) {
 	commands := b.Log.Take()
 	require.Equal(t, []string{"hello", "hello", "hello", "find", "find", "find", "find"}, storetest.Names(commands))
 	commands = commands[1:]
+	require.Equal(t, "transfers.transfer", commands[2].Text("find"), "the names, after the account")
 	require.Equal(t, "linearizable", commands[2].Text("readConcern", "level"))
 	shown := operationTime(commands[2].Reply.Lookup("operationTime"))
 	require.NotZero(t, shown)
 	for _, c := range commands[3:] {
 		require.Equal(t, "majority", c.Text("readConcern", "level"))
 		require.GreaterOrEqual(t, operationTime(c.Body.Lookup("readConcern", "afterClusterTime")), shown)
+	}
+}
+
+// Where transfers are ordered by changes, the account is read as of two times of its
+// cluster: one that an earlier linearizable read has reached, and one that another such
+// read has reached after the clock.
+func TestClosingByChangesReadsAsOfTwoTimes(t *testing.T) {
+	t.Parallel()
+	accounts := storetest.NewCommandLog()
+	b := newBank(t, func(c *storetest.Config) {
+		other := mongotest.Client(t, accounts.Options()).Database(c.Transfers.Database().Name())
+		c.Ledgers[""] = other.Collection("accounts")
+	})
+	b.Put(storetest.Account("alice", nil))
+	h := b.history("alice")
+	accounts.Take()
+	require.NoError(t, h.Reach(t.Context()))
+	_, _, err := h.BalanceAsOf(t.Context(), time.Time{})
+	require.NoError(t, err)
+	read := accounts.Take()
+	require.Equal(t, []string{"find", "find", "find", "find"}, storetest.Names(read))
+	for _, reached := range read[:2] {
+		require.Equal(t, "linearizable", reached.Text("readConcern", "level"))
+	}
+	for i, past := range read[2:] {
+		require.Equal(t, "snapshot", past.Text("readConcern", "level"))
+		want := operationTime(read[i].Reply.Lookup("operationTime"))
+		require.Equal(t, want, operationTime(past.Body.Lookup("readConcern", "atClusterTime")))
 	}
 }
 

@@ -81,7 +81,8 @@ func (h *History) countBack(
 	}
 	var failed error
 	since := bson.D{{Key: "$gte", Value: end}}
-	err := h.find(ctx, since, options.Find(), h.amounts(), func(e Entry) bool {
+	newestFirst := options.Find().SetSort(bson.D{{Key: "committedAt", Value: int(NewestFirst)}})
+	err := h.find(ctx, since, newestFirst, h.amounts(), func(e Entry) bool {
 		if traced[e.TransferID] {
 			return true
 		}

@@ -38,7 +38,7 @@ func (b *bank) pay(id string) {
 func TestPaidInCountsFromItsRecord(t *testing.T) {
 	t.Parallel()
 	type command struct{ read, barred int }
-	for apart, c := range map[bool]command{false: {3, 6 + history.MaxReads}, true: {2, 7 + history.MaxReads}} {
+	for apart, c := range map[bool]command{false: {4, 7 + history.MaxReads}, true: {2, 7 + history.MaxReads}} {
 		for at := 0; at <= c.barred+1; at++ {
 			t.Run(fmt.Sprintf("apart=%v/%d", apart, at), func(t *testing.T) {
 				t.Parallel()

@@ -146,11 +146,6 @@ func (h *History) find(
 	return wire.ServerErrorOf(cursor.Err(), wire.RightFind, wire.NamespaceOf(from))
 }
 
-// leg is the condition for a leg on the account.
-func (h *History) leg() bson.D {
-	return bson.D{{Key: "account", Value: h.account}, {Key: "ledger", Value: h.ledger.Name}}
-}
-
 // projection names the fields that an entry is decoded from, and of the legs only the
 // account's.
 func (h *History) projection() bson.D {
@@ -200,9 +195,7 @@ func (h *History) wholeEntry(raw bson.Raw) (e Entry, is bool, err error) {
 	if err := bson.Unmarshal(raw, &t); err != nil {
 		return Entry{}, false, fmt.Errorf("%w: transfer %s: its legs, or what was posted", document.ErrUnreadable, words.Quote(id))
 	}
-	own := slices.IndexFunc(t.Legs, func(leg document.Leg) bool {
-		return leg.Ledger == h.ledger.Name && leg.Account == h.account
-	})
+	own := slices.IndexFunc(t.Legs, h.isOwn)
 	if own < 0 {
 		return Entry{}, false, nil
 	}

@@ -25,11 +25,14 @@ import (
 type Reader struct {
 	catalog *collections.Catalog
 	barring collections.Failures // for want of the right to write to the transfers
+	changes collections.Failures // for want of the right to watch a ledger
 }
 
 // New returns the reader of a catalog.
 func New(c *collections.Catalog) *Reader {
-	return &Reader{catalog: c, barring: collections.Failures{Span: refusalMemory}}
+	return &Reader{
+		catalog: c, barring: collections.Failures{Span: refusalMemory}, changes: collections.Failures{Span: refusalMemory},
+	}
 }
 
 // History is the past of one account: its entries in the order of their commits.
@@ -40,7 +43,9 @@ type History struct {
 	ledger  *collections.Collection
 	key     bson.RawValue   // the _id of the account's document
 	account string          // as the legs of transfers name it
+	names   names           // under which they name the ledger
 	seen    *bson.Timestamp // every page shows what the transfers' cluster had stored by then
+	reached *bson.Timestamp // what the account's cluster had stored by an earlier read of it
 	open    *openError      // why the past is closed only up to some instant, if so
 }
 
@@ -86,7 +91,7 @@ func (h *History) storedTime(ctx context.Context) (*bson.Timestamp, error) {
 	defer session.EndSession(context.WithoutCancel(ctx))
 	local := wire.ForReads(h.catalog.Transfers, readconcern.Local())
 	// A mongos sends this filter to all shards.
-	committed := bson.D{document.WithLeg(h.leg()), {Key: "committedAt", Value: bson.D{{Key: "$exists", Value: true}}}}
+	committed := bson.D{document.OfAccount(h.ledger.Name, h.account), {Key: "committedAt", Value: bson.D{{Key: "$exists", Value: true}}}}
 	onlyID := options.FindOne().SetProjection(bson.D{{Key: "_id", Value: 1}})
 	_, err = wire.FindOne(mongo.NewSessionContext(ctx, session), local, committed, onlyID)
 	if err != nil && !wire.NotFound(err) {

@@ -122,3 +122,13 @@ func (m mover) settle() {
 	}
 	m.update("accounts", m.account, bson.M{"$unset": bson.M{"pending." + m.id: ""}, "$inc": bson.M{"balance": back}})
 }
+
+// replace stores the account once more as it is, as a whole.
+func (m mover) replace() {
+	m.T.Helper()
+	hasty := options.Collection().SetWriteConcern(writeconcern.W1())
+	account := storetest.AsMap(m.T, m.Raw("accounts", m.account))
+	account["replaced"] = bson.NewObjectID()
+	_, err := m.DB.Collection("accounts", hasty).ReplaceOne(m.T.Context(), bson.M{"_id": m.account}, account)
+	require.NoError(m.T, err)
+}

@@ -101,7 +101,7 @@ func TestUndecidedIsBarred(t *testing.T) {
 			h := b.history("alice")
 			end := s.begin(nil)
 			closed, _, err := h.BalanceAsOf(t.Context(), time.Time{})
-			require.EqualValues(t, 6+c.reads+c.barred, end(), "commands")
+			require.EqualValues(t, 7+c.reads+c.barred, end(), "commands")
 			require.NoError(t, err)
 			requireOnly(t, h, closed, c.listed...)
 			if c.barred > 0 {
@@ -116,14 +116,14 @@ func TestUndecidedIsBarred(t *testing.T) {
 // transfer is written to without need.
 func TestHoldsAreBarredWithTheOthers(t *testing.T) {
 	t.Parallel()
-	requireBarred(t, []string{"1", "3"}, 8, 10, 1, "three reads, and one write to the holds")
+	requireBarred(t, []string{"1", "3"}, 9, 11, 1, "three reads, and one write to the holds")
 }
 
 // If not all transfers could be barred, nothing is known of any. Another read shows which
 // one has just been committed, and the others are barred again.
 func TestNotAllAreBarred(t *testing.T) {
 	t.Parallel()
-	requireBarred(t, []string{"1", "2", "3"}, 6, 9, 2, "another read, and another write")
+	requireBarred(t, []string{"1", "2", "3"}, 7, 10, 2, "another read, and another write")
 }
 
 // requireBarred closes a past with the undecided transfers 1, 2 and 3, some of which are
@@ -157,9 +157,9 @@ func TestReadsAreCausal(t *testing.T) {
 	b.Put(storetest.Account("alice", bson.M{"pending": bson.M{"t": int64(50)}}))
 	b.closeAndRead()
 	commands := b.Log.Take()
-	require.Len(t, commands, 6+history.MaxReads+2)
+	require.Len(t, commands, 7+history.MaxReads+2)
 	shown := operationTime(commands[2].Reply.Lookup("operationTime"))
-	for i, c := range commands[6:] {
+	for i, c := range commands[7:] {
 		if c.Name == "find" {
 			require.Equal(t, "majority", c.Text("readConcern", "level"))
 			require.GreaterOrEqual(t, operationTime(c.Body.Lookup("readConcern", "afterClusterTime")), shown, "read %d", i)
