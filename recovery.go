@@ -127,15 +127,15 @@ func recovered(swept recovery.Swept) (RecoveryReport, error) {
 //
 // It waits for a server that is away.
 //
-//   - nil: ctx has ended, and what it had begun is done, or goes on in the background
-//     because a server is away.
+//   - nil: ctx has ended, or the Coordinator was closed meanwhile, and what it had begun
+//     is done, or goes on in the background because a server is away.
 //   - ErrUnauthorized: a right that it needs is missing when it begins, or the
 //     password is wrong.
 //     A right that is revoked later doesn't end it: it logs a warning and tries again
 //     every few seconds.
 //     So a mistake in the rights, once it is corrected, costs no restart.
 //   - ErrClosed, ErrUnsupportedDeployment, mongo.ErrClientDisconnected: the
-//     Coordinator is closed, the server is unfit, or the client is disconnected.
+//     Coordinator was closed before, the server is unfit, or the client is disconnected.
 //     Nothing that stalls is finished any more by this process: end it.
 func (c *Coordinator) Run(ctx context.Context) error {
 	if err := checkContext(ctx); err != nil {

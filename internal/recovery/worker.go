@@ -126,9 +126,6 @@ func Work(ctx context.Context, settings Settings) (err error) {
 	if cause := context.Cause(ctx); w.lasting(cause) {
 		return cause
 	}
-	if ctx.Err() == nil {
-		return w.ErrClosed
-	}
 	return nil
 }
 
