@@ -284,7 +284,7 @@ func (l *Ledger) setClosed(
 	u.judge = func(ctx context.Context, view document.View) (done bool, err error) {
 		return judge(ctx, accounts.StatusOf(view))
 	}
-	return l.untilKnown(ctx, id, u.once)
+	return l.inTurn(ctx, id, u.once)
 }
 
 // untilKnown repeats a write to an account until it is done, or the server refuses it, or

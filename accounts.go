@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -187,8 +188,9 @@ type AccountChange struct {
 //     Call again: the same change, made twice, is the same, but for what others have
 //     changed between.
 //   - all others: as [Coordinator.OpenAccount].
-//     Where others change the same account all the time, one of them says after 30 s that
-//     they were first each time.
+//     Where other processes change the same account all the time, one of them says after
+//     30 s that they were first each time.
+//     Calls of one process take turns.
 //
 // Of several calls at once each is whole, and the last one counts.
 // A call makes its change once.
@@ -216,7 +218,7 @@ func (l *Ledger) Update(ctx context.Context, id string, change AccountChange) (A
 		return err != nil, err
 	}
 	var shown document.Account
-	err = l.untilKnown(ctx, id, func(ctx context.Context) (t try) {
+	err = l.inTurn(ctx, id, func(ctx context.Context) (t try) {
 		if t = u.once(ctx); t.result == protocol.Applied {
 			shown, t = u.show(ctx)
 		}
@@ -268,6 +270,27 @@ func checkFloor(id string, floor money.Amount) error {
 	return nil
 }
 
+// turnPatience is how long a caller waits for its turn to change an account.
+// Where a server is away, each of those who wait has to learn that in its own time.
+const turnPatience = 5 * time.Second
+
+// inTurn is untilKnown for one of those at a time who change the account in this process.
+// Each would have to find a moment in which nobody else changes it.
+func (l *Ledger) inTurn(ctx context.Context, id string, write func(context.Context) try) error {
+	if err := checkContext(ctx); err != nil {
+		return err
+	}
+	c := l.coordinator
+	turn := c.newTurn(&c.changed, l.name+" "+document.IDCodec(c.settings.ids).Canonical(id))
+	defer turn.leave()
+	if !turn.isFree() {
+		patient, cancel := context.WithTimeout(ctx, turnPatience)
+		_ = turn.await(patient)
+		cancel()
+	}
+	return l.untilKnown(ctx, id, write)
+}
+
 // updating is a change of an account under way.
 type updating struct {
 	ledger *Ledger
@@ -275,6 +298,7 @@ type updating struct {
 	change accounts.Change
 	// judge reports whether a document that was read answers the call.
 	judge  func(context.Context, document.View) (done bool, err error)
+	begun  bool
 	sent   []protocol.Fence // the new fences of what was sent so far
 	unsure *protocol.Fence  // what the latest change expected whose answer is not known
 	made   *document.View   // as it is after the change, once that is known to be stored
@@ -286,6 +310,9 @@ var errChangedSince = errors.New("others have changed it since")
 // once reads the account's fence and changes the account where it still has that.
 // A fence that was sent shows that the account was changed, and the answer lost.
 // The result is Applied once the change is known to be stored.
+//
+// Most often a majority read does for that: the write makes sure of what it has shown.
+// Whatever speaks against the change needs a deciding read, which may take 100 ms.
 //
 // The change takes effect once.
 // Where the answer is lost, it is made again only while the account has the fence that it
@@ -299,6 +326,12 @@ func (u *updating) once(ctx context.Context) try {
 		return try{true, protocol.Applied, nil}
 	}
 	stored := u.ledger.coordinator.accounts
+	if !u.begun {
+		u.begun = true
+		if t := u.guess(ctx); t.result != protocol.NotMatched {
+			return t
+		}
+	}
 	view, err := stored.ReadDeciding(ctx, u.ledger.name, u.id)
 	switch {
 	case err != nil:
@@ -315,9 +348,27 @@ func (u *updating) once(ctx context.Context) try {
 	if u.unsure != nil && view.Fence() != *u.unsure {
 		return try{true, protocol.Unknown, withCause(ErrInDoubt, errChangedSince)}
 	}
-	token, fence := bson.NewObjectID(), view.Fence()
+	return u.write(ctx, view.Fence())
+}
+
+// guess changes the account by a majority read. Where anything speaks against that the
+// result is NotMatched, and nothing is known.
+func (u *updating) guess(ctx context.Context) try {
+	view, err := u.ledger.coordinator.accounts.Read(ctx, u.ledger.name, u.id)
+	if err != nil || !view.Found() {
+		return try{result: protocol.NotMatched}
+	}
+	if done, err := u.judge(ctx, view); done || err != nil {
+		return try{result: protocol.NotMatched}
+	}
+	return u.write(ctx, view.Fence())
+}
+
+// write changes the account where it has the given fence.
+func (u *updating) write(ctx context.Context, fence protocol.Fence) try {
+	token := bson.NewObjectID()
 	u.sent = append(u.sent, document.FenceOfToken(token))
-	after, result, err := stored.Change(ctx, u.ledger.name, u.id, fence, u.change, token)
+	after, result, err := u.ledger.coordinator.accounts.Change(ctx, u.ledger.name, u.id, fence, u.change, token)
 	if result == protocol.Applied {
 		u.made = &after
 	}

@@ -52,6 +52,7 @@ type Coordinator struct {
 	outbox     *outbox.Outbox
 	lines      lines
 	originals  lines // the callers who reverse each transfer
+	changed    lines // the callers who change each account
 	calls      calls
 	log        *slog.Logger
 	now        func() time.Time

@@ -54,20 +54,22 @@ func (ls *lines) leave(id string) {
 	}
 }
 
-// turn is the right of one caller in this process to reverse a transfer.
+// turn is the right of one caller in this process to reverse a transfer, or to change an
+// account.
 // Others of this process wait for it, and not for the document: they come in the order in
 // which they ask, and cost the server nothing meanwhile.
 type turn struct {
 	c    *Coordinator
+	of   *lines
 	id   string
 	line *line
 	mine bool
 }
 
-// newTurn joins the callers who reverse a transfer.
+// newTurn joins the callers who reverse a transfer, or change an account.
 // It has to be left again.
-func (c *Coordinator) newTurn(id string) *turn {
-	return &turn{c: c, id: id, line: c.originals.join(id)}
+func (c *Coordinator) newTurn(of *lines, id string) *turn {
+	return &turn{c: c, of: of, id: id, line: of.join(id)}
 }
 
 // isFree takes the turn if no other caller has it.
@@ -97,7 +99,7 @@ func (t *turn) leave() {
 	if t.mine {
 		<-t.line.turn
 	}
-	t.c.originals.leave(t.id)
+	t.of.leave(t.id)
 }
 
 // follow waits for a transfer that another execution runs, here or elsewhere.

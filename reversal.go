@@ -86,7 +86,7 @@ func (c *Coordinator) Reverse(ctx context.Context, r Reversal) (rec Record, err 
 	if err := c.checkReversal(ctx, r); err != nil {
 		return Record{}, err
 	}
-	turn := c.newTurn(r.Of)
+	turn := c.newTurn(&c.originals, r.Of)
 	defer turn.leave()
 	if !turn.isFree() {
 		if a := c.reverseOutOfTurn(ctx, r); a.done {

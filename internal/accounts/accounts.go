@@ -40,6 +40,11 @@ func (a *Accounts) Spendable(ctx context.Context, ledger, id string) (amount mon
 	return amount, err == nil && amount.Places() <= money.MaxPlaces, nil
 }
 
+// Read returns the document of an account as a majority has stored it.
+func (a *Accounts) Read(ctx context.Context, ledger, id string) (document.View, error) {
+	return a.find(wire.Detached(ctx), a.catalog.Ledgers[ledger].Majority, id)
+}
+
 // ReadDeciding returns the document of an account by a linearizable read.
 func (a *Accounts) ReadDeciding(ctx context.Context, ledger, id string) (document.View, error) {
 	return a.find(wire.Detached(ctx), a.catalog.Ledgers[ledger].Linearizable, id)

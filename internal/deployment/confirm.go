@@ -108,7 +108,8 @@ func (d *Deployment) forget(c *collections.Collection) {
 // ConfirmAll confirms all collections that were connected, and returns the error of one
 // that is another one by now. What can't be read says nothing.
 func (d *Deployment) ConfirmAll(ctx context.Context) error {
-	ctx = wire.Detached(ctx)
+	ctx, cancel := context.WithTimeout(wire.Detached(ctx), wire.CommandLimit)
+	defer cancel()
 	for _, c := range d.catalog.All() {
 		if err := d.confirm(ctx, c); errors.Is(err, collections.ErrUnsupported) {
 			return err

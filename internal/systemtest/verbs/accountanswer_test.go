@@ -3,10 +3,13 @@ package verbs
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer"
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
@@ -192,4 +195,35 @@ func TestOpenAccountIsChangedBeforeItsAnswer(t *testing.T) {
 	require.ErrorIs(t, err, transfer.ErrAccountExists)
 	require.Equal(t, transfer.Unchanged, transfer.OutcomeOf(err))
 	b.CheckBooks(map[string]int64{"first": 0, "a": 0})
+}
+
+// Callers of one process who change the same account take turns: each changes it by one
+// write, however many there are.
+func TestChangesOfOneAccountTakeTurns(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 0)
+	var writes atomic.Int64
+	count := &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+		if name, _ := e.Command.Lookup("findAndModify").StringValueOK(); name == "accounts" {
+			writes.Add(1)
+		}
+	}}
+	c := b.NewCoordinator(b.Through(options.Client().SetMonitor(count)))
+	const callers = 40
+	errs := make(chan error, callers)
+	for i := range callers {
+		go func() {
+			if i%10 == 0 {
+				errs <- c.CloseAccount(t.Context(), "a")
+				return
+			}
+			_, err := c.UpdateAccount(t.Context(), "a", frozen(i%2 == 0))
+			errs <- err
+		}()
+	}
+	for range callers {
+		require.NoError(t, bank.Within(t, errs))
+	}
+	require.EqualValues(t, callers-callers/10+1, writes.Load(), "it is closed once")
+	b.CheckBooks(bank.Balances(0))
 }
