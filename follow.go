@@ -176,20 +176,20 @@ func (f *follower) follow(ctx context.Context) (Record, error) {
 // it has the turn and there is something to do.
 func (f *follower) weigh(ctx context.Context, seen *lookout.Sight) answer {
 	c, stored := f.c, seen.Transfer
-	differs, err := error(nil), seen.Err
-	if seen.Found && err == nil {
-		differs, err = c.differs(ctx, stored, f.planned)
-	}
-	tooLong := c.tooLong(&f.outage, err)
+	tooLong := c.tooLong(&f.outage, seen.Err)
 	switch {
-	case errors.Is(err, document.ErrUnreadable):
-		return answerWith(f.giveUp(err))
-	case err != nil:
-		f.cause = latest(ctx, f.cause, err)
-	case differs != nil:
-		return answerWith(recordOf(stored), differs)
+	case errors.Is(seen.Err, document.ErrUnreadable):
+		return answerWith(f.giveUp(seen.Err))
+	case seen.Err != nil:
+		f.cause = latest(ctx, f.cause, seen.Err)
+	case seen.Found && !stored.Digest.Same(f.planned.Digest):
+		return answerWith(recordOf(stored), conflict(stored, f.planned))
 	case seen.Found && f.answerable(ctx, stored):
-		return answerWith(c.judge(stored))
+		rec, judged, err := c.judge(ctx, stored, f.planned)
+		if judged {
+			return answerWith(rec, err)
+		}
+		f.cause, tooLong = latest(ctx, f.cause, err), c.tooLong(&f.outage, err)
 	default:
 		if a := f.goOn(ctx, seen); a.done {
 			return a
@@ -327,35 +327,32 @@ func (f *follower) hasArrived(ctx context.Context, stored document.Transfer) boo
 	return true
 }
 
-// differs returns the conflict if a stored transfer is not the planned one: it is asked
-// for something else, or of other collections.
+// judge answers with a stored transfer, for a caller that asks for the planned one.
+// It is not judged if err says that it couldn't be.
+//
+// It must be of the same collections, too:
 //
 //  1. In one process the ledger eu is one collection, and in another process another one.
 //  2. Both are asked for 7 to x of eu, under one ID.
 //     One of them moves them.
 //  3. The other one finds that, and must not say that its x has them.
-//
-// It is not known if err is not nil.
-func (c *Coordinator) differs(ctx context.Context, stored, planned document.Transfer) (differs, err error) {
+func (c *Coordinator) judge(ctx context.Context, stored, planned document.Transfer) (rec Record, judged bool, err error) {
+	rec = recordOf(stored)
 	if !stored.Digest.Same(planned.Digest) {
-		return conflict(stored, planned), nil
+		return rec, true, conflict(stored, planned)
 	}
 	ctx, cancel := context.WithTimeout(ctx, wire.CommandLimit)
 	defer cancel()
-	other, err := c.deployment.NamesOther(ctx, &stored)
-	if other && err == nil {
-		differs = &ConflictError{id: stored.ID, Differs: []string{"collections"}}
+	switch other, err := c.deployment.NamesOther(ctx, &stored); {
+	case err != nil:
+		return rec, false, err
+	case other:
+		return rec, true, &ConflictError{id: stored.ID, Differs: []string{"collections"}}
+	case !stored.State.Known():
+		return rec, true, inDoubt(rec.ID, unknownState(stored))
 	}
-	return differs, err
-}
-
-// judge answers with a stored transfer, for a caller that has asked for it.
-func (c *Coordinator) judge(stored document.Transfer) (Record, error) {
-	rec := recordOf(stored)
-	if !stored.State.Known() {
-		return rec, inDoubt(rec.ID, unknownState(stored))
-	}
-	return asFinal(rec)
+	rec, err = asFinal(rec)
+	return rec, true, err
 }
 
 // turn returns the execution by which a waiting caller goes on with the transfer itself,

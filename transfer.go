@@ -248,11 +248,9 @@ func (c *Coordinator) Submit(ctx context.Context, req Request) (rec Record, err 
 			var stored document.Transfer
 			var found bool
 			if stored, found, err = c.readOnce(ctx, t.ID); err == nil && found {
-				var differs error
-				if differs, err = c.differs(ctx, stored, t); differs != nil {
-					return recordOf(stored), differs
-				} else if err == nil {
-					return c.judge(stored)
+				var judged bool
+				if rec, judged, err = c.judge(ctx, stored, t); judged {
+					return rec, err
 				}
 			}
 		case protocol.Failed:
