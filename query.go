@@ -312,6 +312,9 @@ func (c *Coordinator) checkPlaces(q Query) error {
 			return invalid("account: %w", err)
 		}
 	}
+	if err := document.CheckPlace(q.Beyond); err != nil {
+		return invalid("Beyond: %w", err)
+	}
 	if q.Reverses != "" {
 		if err := document.CheckID(q.Reverses); err != nil {
 			return invalid("Reverses: %w", err)

@@ -62,7 +62,7 @@ func (c IDCodec) All() bson.D {
 // be the ID of an account.
 func (c IDCodec) Place(id string) (bson.RawValue, error) {
 	if c == StringIDs {
-		return wire.RawText(id), nil
+		return wire.RawText(id), CheckPlace(id)
 	}
 	return c.Encode(id)
 }
@@ -84,6 +84,15 @@ func CheckID(id string) error {
 	case len(id) > MaxIDBytes:
 		return fmt.Errorf("the ID %s has %d bytes, more than %d", words.Quote(id), len(id), MaxIDBytes)
 	case !utf8.ValidString(id):
+		return fmt.Errorf("the ID %s is not valid UTF-8", words.Quote(id))
+	}
+	return nil
+}
+
+// CheckPlace refuses what can't be the place behind which a list goes on: it may be
+// longer than an ID.
+func CheckPlace(id string) error {
+	if !utf8.ValidString(id) {
 		return fmt.Errorf("the ID %s is not valid UTF-8", words.Quote(id))
 	}
 	return nil

@@ -169,7 +169,7 @@ func TestAccountsOfALedger(t *testing.T) {
 	cancel()
 	require.ErrorIs(t, bank.FirstError(b.Accounts(ended, transfer.AccountQuery{})), context.Canceled)
 	for says, q := range map[string]transfer.AccountQuery{
-		"is not registered": {Ledger: "us"}, "the Limit is negative": {Limit: -1}, "a currency": {Currency: "\xff"},
+		"is not registered": {Ledger: "us"}, "the Limit is negative": {Limit: -1}, "Beyond: ": {Beyond: "\xff"}, "a currency": {Currency: "\xff"},
 	} {
 		err := bank.FirstError(b.Accounts(t.Context(), q))
 		require.ErrorIs(t, err, transfer.ErrInvalidRequest)

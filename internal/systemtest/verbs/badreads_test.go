@@ -36,6 +36,7 @@ func lookCalls() map[string]map[string]bad {
 		"Coordinator.Accounts": {
 			"negative": accounts(transfer.AccountQuery{Limit: -1}, "the Limit is negative"),
 			"ledger":   accounts(transfer.AccountQuery{Ledger: "nowhere"}, `the ledger "nowhere" is not registered`),
+			"beyond":   accounts(transfer.AccountQuery{Beyond: "\xff"}, "Beyond: the ID"),
 			"currency": accounts(transfer.AccountQuery{Currency: "E\x00R"}, "without NUL"),
 		},
 		"Coordinator.List":  badQueries(list),
@@ -80,6 +81,7 @@ func badQueries(of func(transfer.Query) method) map[string]bad {
 		"very large": metadata("order", strings.Repeat("sesame", 1<<20), "more than 65536"),
 		"idle":       list(transfer.Query{IdleFor: -1}, "IdleFor is negative"),
 		"expires":    list(transfer.Query{ExpiresBefore: far}, "ExpiresBefore lies beyond the years 0 to 9999"),
+		"beyond":     list(transfer.Query{Beyond: "\xff"}, "Beyond: the ID"),
 		"reverses":   list(transfer.Query{Reverses: strings.Repeat("x", 256)}, "Reverses: the ID"),
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 // oddIDs are texts that no account and no transfer has as its ID.
 // The empty one can't be the place where a list goes on.
-func oddIDs() []string { return []string{"", strings.Repeat("k", 300), "z\xff"} }
+func oddIDs() []string { return []string{"", strings.Repeat("k", 300), strings.Repeat("z", 3000)} }
 
 // A list of accounts goes on behind every document that it yields, page by page.
 // One whose _id can't be an account's ID is yielded as no account, and the empty one is
