@@ -339,7 +339,7 @@ type closing struct {
 	hurried     map[string]func() // by transfer; they are called at the end
 }
 
-// judge judges an account that could not be closed.
+// judge judges an account that is to be closed.
 //
 // The marker of a payer stays for a while after the transfer has answered.
 //

@@ -275,7 +275,7 @@ func checkFloor(id string, floor money.Amount) error {
 const turnPatience = 5 * time.Second
 
 // inTurn is untilKnown for one of those at a time who change the account in this process.
-// Each would have to find a moment in which nobody else changes it.
+// Without turns each would have to find a moment in which nobody else changes it.
 func (l *Ledger) inTurn(ctx context.Context, id string, write func(context.Context) try) error {
 	if err := checkContext(ctx); err != nil {
 		return err
@@ -298,7 +298,7 @@ type updating struct {
 	change accounts.Change
 	// judge reports whether a document that was read answers the call.
 	judge  func(context.Context, document.View) (done bool, err error)
-	begun  bool
+	begun  bool             // it was tried by a majority read
 	sent   []protocol.Fence // the new fences of what was sent so far
 	unsure *protocol.Fence  // what the latest change expected whose answer is not known
 	made   *document.View   // as it is after the change, once that is known to be stored
@@ -351,8 +351,8 @@ func (u *updating) once(ctx context.Context) try {
 	return u.write(ctx, view.Fence())
 }
 
-// guess changes the account by a majority read. Where anything speaks against that the
-// result is NotMatched, and nothing is known.
+// guess changes the account by a majority read.
+// Where anything speaks against that the result is NotMatched, and nothing is known.
 func (u *updating) guess(ctx context.Context) try {
 	view, err := u.ledger.coordinator.accounts.Read(ctx, u.ledger.name, u.id)
 	if err != nil || !view.Found() {

@@ -103,3 +103,22 @@ func BenchmarkUnwatchedCall(b *testing.B) {
 		line.end(line.ctx, &rec, nil)
 	}
 }
+
+// Whoever waits for a turn to change an account goes on without it after a while: who has
+// it may wait for a server that is away.
+func TestTurnThatDoesNotCome(t *testing.T) {
+	t.Parallel()
+	c, err := NewCoordinator(mongotest.Database(t))
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	defer func() { require.NoError(t, c.Close(ctx)) }()
+	_, err = c.OpenAccount(ctx, Account{ID: "a"})
+	require.NoError(t, err)
+	taken := c.newTurn(&c.changed, " a")
+	defer taken.leave()
+	require.True(t, taken.isFree())
+	begun := time.Now()
+	require.NoError(t, c.CloseAccount(ctx, "a"))
+	require.GreaterOrEqual(t, time.Since(begun), turnPatience, "it waits for its turn first")
+}

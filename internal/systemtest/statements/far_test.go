@@ -76,7 +76,7 @@ func TestStatementOfABusyAccountFarAway(t *testing.T) {
 			}
 		})
 	}
-	limited, cancel := context.WithTimeout(t.Context(), time.Minute)
+	limited, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	var read [][]transfer.Entry
 	balances := map[time.Time]transfer.Amount{}
