@@ -54,7 +54,8 @@ func (s *sign) take(now time.Time) bool {
 // the look, which has asked the same collection then.
 //
 // What is found to be another collection is not connected any more: its next use asks all
-// that the first one does.
+// that the first one does. It asks whether the transfers are the same, too: a database that
+// was made anew has other transfers and other accounts.
 func (d *Deployment) confirm(ctx context.Context, c *collections.Collection) error {
 	k := d.known[c]
 	was := k.sign.identity.Load()
@@ -77,6 +78,7 @@ func (d *Deployment) confirm(ctx context.Context, c *collections.Collection) err
 		return nil
 	}
 	d.forget(c)
+	d.known[d.catalog.Originals].sign.seen.Store(0)
 	return fmt.Errorf("%w: this %s is not the collection that this process has used so far, by what lies beside it in %s: "+
 		"its address leads to another server, or it was replaced",
 		collections.ErrUnsupported, c.Namespace, wire.NamespaceOf(k.notes))

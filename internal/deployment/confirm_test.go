@@ -6,9 +6,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/fences"
 	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
@@ -120,4 +122,24 @@ func TestConfirmedAtOnce(t *testing.T) {
 	require.ErrorIs(t, eu.Confirm(t.Context()), collections.ErrUnsupported)
 	require.False(t, b.Store.Connected(touching("eu")))
 	require.NoError(t, b.Store.Ledgers[""].Confirm(t.Context()))
+}
+
+// In a database that was made anew everything is another one. A process that finds that
+// out by its accounts goes on at once.
+func TestEverythingIsAnotherOne(t *testing.T) {
+	t.Parallel()
+	b, _ := later(t)
+	eu := document.Address{Name: "eu"}
+	require.NoError(t, b.Store.Connect(t.Context(), eu))
+	require.NoError(t, b.DB.Drop(t.Context()))
+	other, err := storetest.NewRooms(storetest.Config{
+		Transfers: b.DB.Collection("transfers"), Fields: storetest.StandardFields(), Now: time.Now,
+		Ledgers:     map[string]*mongo.Collection{"": b.DB.Collection("accounts"), "eu": b.DB.Collection("accounts_eu")},
+		MarkerLimit: 100, FenceBytes: fences.LeastMemory,
+	})
+	require.NoError(t, err)
+	require.NoError(t, other.Setup(t.Context()))
+	require.ErrorIs(t, b.Store.Ledgers["eu"].Confirm(t.Context()), collections.ErrUnsupported)
+	require.NoError(t, b.Store.Connect(t.Context(), eu))
+	require.True(t, b.Store.Connected(touching("eu")))
 }
