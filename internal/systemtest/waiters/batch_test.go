@@ -184,12 +184,17 @@ func TestRecoveryIsBatched(t *testing.T) {
 		log      bank.Logged
 	)
 	c := b.NewCoordinator(b.Through(counted(&commands)), transfer.WithStallThreshold(0), transfer.WithLogger(slog.New(&log)))
-	report, err := c.Recover(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, transfer.RecoveryReport{Found: stalled, Succeeded: stalled}, report)
+	sweeps, succeeded := 0, 0
+	for ; succeeded < stalled; sweeps++ {
+		require.Less(t, sweeps, 5, "a busy server may leave some to the next sweep, but not many")
+		report, err := c.Recover(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, transfer.RecoveryReport{Found: stalled - succeeded, Succeeded: report.Succeeded, Stuck: report.Stuck}, report)
+		succeeded += report.Succeeded
+	}
 	require.Less(t, commands.Load(), int64(stalled/2), "each alone takes four; a slow server gets smaller ones")
 	require.GreaterOrEqual(t, log.Count("a recovery sweep is under way"), 3)
-	require.Equal(t, 1, log.Count("a recovery sweep has ended"))
+	require.Equal(t, sweeps, log.Count("a recovery sweep has ended"))
 	b.CheckBooks(bank.Balances(100_000, 0))
 }
 
