@@ -54,8 +54,8 @@ func (s *sign) take(now time.Time) bool {
 // the look, which has asked the same collection then.
 //
 // What is found to be another collection is not connected any more: its next use asks all
-// that the first one does. It asks whether the transfers are the same, too: a database that
-// was made anew has other transfers and other accounts.
+// that the first one does. It asks whether the transfers are the same, too: a database
+// that was made anew has other transfers and other accounts.
 func (d *Deployment) confirm(ctx context.Context, c *collections.Collection) error {
 	k := d.known[c]
 	was := k.sign.identity.Load()
