@@ -20,6 +20,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/liveness"
 	"github.com/mongotransfer/transfer/internal/lookout"
 	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/oplogreader"
 	"github.com/mongotransfer/transfer/internal/outbox"
 	"github.com/mongotransfer/transfer/internal/patience"
 	"github.com/mongotransfer/transfer/internal/protocol"
@@ -48,6 +49,7 @@ type Coordinator struct {
 	patience   *patience.Patience
 	notes      *liveness.Notes
 	pulse      *liveness.Pulse
+	reader     *oplogreader.Reader
 	health     *recovery.Health
 	outbox     *outbox.Outbox
 	lines      lines
@@ -120,11 +122,13 @@ func NewCoordinator(db *mongo.Database, opts ...Option) (*Coordinator, error) {
 		patience:   patience.New(catalog),
 		notes:      notes,
 		pulse:      pulse,
+		reader:     oplogreader.New(oplogreader.Over(queries), s.logger, now),
 		health:     recovery.NewHealth(now),
 		log:        s.logger,
 		wake:       make(chan struct{}, 1),
 		now:        now, historyFrom: kept.HistoryFrom, hurryUp: running.HurryUp,
 	}
+	running.OnAnswer(c.reader.Answered)
 	c.outbox = c.newOutbox(hand)
 	return c, nil
 }
@@ -240,6 +244,7 @@ func (c *Coordinator) Close(ctx context.Context) error {
 	err = cmp.Or(err, c.calls.wait(ctx))
 	c.lookout.Close(ctx)
 	c.pulse.Close(ctx)
+	c.reader.Close(ctx)
 	return err
 }
 

@@ -26,6 +26,8 @@ var ErrUnsupported = errors.New("unsupported deployment")
 type HelloAnswer struct {
 	// SetName is the name of the replica set, "" if it is no member of one.
 	SetName string `bson:"setName"`
+	// Hosts are the members of the set that may become its primary.
+	Hosts []string `bson:"hosts"`
 	// Message identifies a mongos.
 	Message string `bson:"msg"`
 	// Primary says that the server accepts writes. A mongos always does.

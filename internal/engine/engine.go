@@ -42,8 +42,9 @@ type Engine struct {
 	gate    *gate          // admits executions
 	sending sync.WaitGroup // goroutines that send commands
 
-	stuck stuckQueue
-	begun func() // called when an execution begins while none is in progress
+	stuck    stuckQueue
+	begun    func()                               // called when an execution begins while none is in progress
+	answered func(took time.Duration, others int) // called when a caller was answered
 
 	mu      sync.Mutex
 	closed  bool
@@ -83,7 +84,7 @@ func New(store *mongostore.Store, log *slog.Logger, now func() time.Time, limits
 		closing: make(chan struct{}), limits: limits, gate: newGate(limits.MaxPending, store.ClusterCount() > 1),
 		running: map[string]registration{}, waiters: map[string]int{}, lanes: map[mongostore.Lane]*lane{},
 		servers:       map[collections.Cluster]*server{},
-		deferredTasks: map[string][]*task{}, hurried: map[string]int{}, begun: func() {},
+		deferredTasks: map[string][]*task{}, hurried: map[string]int{}, begun: func() {}, answered: func(time.Duration, int) {},
 	}
 }
 
@@ -91,6 +92,12 @@ func New(store *mongostore.Store, log *slog.Logger, now func() time.Time, limits
 // The function waits for nothing.
 // It is set before the first execution.
 func (e *Engine) OnBegin(begun func()) { e.begun = begun }
+
+// OnAnswer has a function called whenever a caller was answered, with how long that took,
+// and how many other transfers are waited for.
+// The function waits for nothing.
+// It is set before the first execution.
+func (e *Engine) OnAnswer(answered func(took time.Duration, others int)) { e.answered = answered }
 
 // Busy reports whether an execution is in progress.
 func (e *Engine) Busy() bool {
@@ -154,8 +161,8 @@ func (e *Engine) Awaited(transferID string) bool {
 }
 
 // countWaiter counts a caller who begins to wait for an execution of a transfer, with 1,
-// or waits no longer, with -1.
-func (e *Engine) countWaiter(transferID string, change int) {
+// or waits no longer, with -1. It returns how many transfers are waited for.
+func (e *Engine) countWaiter(transferID string, change int) (transfers int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if n := e.waiters[transferID] + change; n > 0 {
@@ -163,6 +170,7 @@ func (e *Engine) countWaiter(transferID string, change int) {
 	} else {
 		delete(e.waiters, transferID)
 	}
+	return len(e.waiters)
 }
 
 // Close admits no further execution and waits for those in progress.

@@ -50,8 +50,9 @@ func errNoTimeLeft() error { return errors.New("too much is under way for the ti
 func (e *Engine) Execute(
 	ctx context.Context, attempt *mongostore.Attempt, start protocol.Start, until protocol.Progress,
 ) (Result, error) {
+	begun := e.now()
 	e.countWaiter(attempt.Transfer.ID, 1)
-	defer e.countWaiter(attempt.Transfer.ID, -1)
+	defer func() { e.answered(e.now().Sub(begun), e.countWaiter(attempt.Transfer.ID, -1)) }()
 	if ctx.Err() != nil {
 		return Result{}, withContextError(ctx, ErrNothingSent)
 	}

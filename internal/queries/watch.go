@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/wire"
 )
@@ -39,10 +40,28 @@ func (q *Queries) Watch(ctx context.Context) (*Stream, error) {
 		}}}}},
 		bson.D{{Key: "$project", Value: bson.D{{Key: "documentKey", Value: 1}}}},
 	}
+	return q.watch(ctx, pipeline, watchTime)
+}
+
+// WatchNothing opens a stream that shows no change. While it is asked for changes,
+// somebody reads the oplog.
+func (q *Queries) WatchNothing(ctx context.Context, awaited time.Duration) (*Stream, error) {
+	return q.watch(ctx, bson.A{bson.D{{Key: "$match", Value: bson.D{{Key: "operationType", Value: "rename"}}}}}, awaited)
+}
+
+// OnlyMember reports whether the transfers are on a set of one member.
+func (q *Queries) OnlyMember(ctx context.Context) (bool, error) {
+	answer, err := collections.Hello(wire.Detached(ctx), q.catalog.Majority)
+	return err == nil && len(answer.Hosts) == 1 && !answer.Routed(), err
+}
+
+// watch opens a stream of some changes. A request waits for so long until the answer is
+// that there was none.
+func (q *Queries) watch(ctx context.Context, pipeline bson.A, awaited time.Duration) (*Stream, error) {
 	opening, cancel := wire.WithTimeout(wire.Detached(ctx), wire.CommandLimit)
 	defer cancel()
 	majority := q.catalog.Majority
-	changes, err := majority.Watch(opening, pipeline, options.ChangeStream().SetMaxAwaitTime(watchTime))
+	changes, err := majority.Watch(opening, pipeline, options.ChangeStream().SetMaxAwaitTime(awaited))
 	if err != nil {
 		return nil, wire.ServerErrorOf(err, "changeStream", wire.NamespaceOf(majority))
 	}
