@@ -101,6 +101,7 @@ func TestOpenWhileFewCall(t *testing.T) {
 			calls{quick, quick, others}.end(r, 1)
 			require.EqualValues(t, 1, s.open.Load())
 			calls{quick, quick / 2, others}.during(r, 50*time.Second)
+			calls{time.Millisecond, time.Millisecond, others}.during(r, time.Second)
 			require.EqualValues(t, 1, s.tried.Load(), "the same one stays open")
 			require.EqualValues(t, 1, s.open.Load())
 			rest(2 * patience * awaited)
