@@ -183,7 +183,7 @@ func (r *Reader) read(without time.Duration) error {
 		return err
 	}
 	defer stream.Close(r.base)
-	opened, judged, rare := r.now(), false, 0
+	opened, judged, rare, late := r.now(), false, 0, 0
 	var with sight
 	r.lookAgain()
 	for rare < patience && r.now().Sub(opened) < term {
@@ -197,8 +197,14 @@ func (r *Reader) read(without time.Duration) error {
 		if seen.crowded > len(seen.calls) {
 			return errCrowd
 		}
-		if rare++; !seen.rare() {
-			rare = 0
+		switch {
+		case !seen.rare():
+			rare, late = 0, 0
+		case rare > 0:
+			late += len(seen.calls)
+			fallthrough
+		default:
+			rare++
 		}
 		if with.calls = append(with.calls, seen.calls...); len(with.calls) >= 2*span && !judged {
 			judged = true
@@ -207,6 +213,9 @@ func (r *Reader) read(without time.Duration) error {
 			}
 			r.wasWorthIt()
 		}
+	}
+	if rare == patience && late > 0 { // somebody calls, and waits for a connection, perhaps
+		return errNotWorthIt
 	}
 	return nil
 }

@@ -156,14 +156,15 @@ func TestNotWorthIt(t *testing.T) {
 		require.Zero(t, s.open.Load())
 		tries := func(d time.Duration) int64 {
 			before := s.tried.Load()
-			lone().during(r, d)
+			calls{4 * quick, quick, 0}.during(r, d)
 			return s.tried.Load() - before
 		}
-		require.EqualValues(t, 0, tries(time.Second/2))
+		require.Equal(t, 2*shortestPause, r.pause)
+		require.EqualValues(t, 0, tries(r.pause-time.Second/2))
 		require.EqualValues(t, 1, tries(2*time.Second))
-		require.EqualValues(t, 0, tries(3*time.Second))
-		tries(time.Hour)
-		require.LessOrEqual(t, tries(time.Hour), int64(6))
+		tries(time.Hour / 2)
+		require.Equal(t, longestPause, r.pause)
+		require.LessOrEqual(t, tries(time.Hour/2), int64(3))
 		for r.pause > shortestPause {
 			rest(longestPause)
 			lone().end(r, span)
@@ -174,6 +175,30 @@ func TestNotWorthIt(t *testing.T) {
 			rest(time.Second)
 		}
 		require.Zero(t, s.open.Load())
+	})
+}
+
+// The same goes for a stream with which calls become rare: it may have taken the only
+// connection.
+func TestCallsBecomeRare(t *testing.T) {
+	reading(t, func(t *testing.T, s *server, r *Reader) {
+		for want := range int64(4) {
+			lone().end(r, 2*span)
+			require.Equal(t, want+1, s.tried.Load())
+			calls{slow, slow, 0}.during(r, 2*patience*awaited)
+			require.Zero(t, s.open.Load())
+			require.Equal(t, shortestPause<<(want+1), r.pause)
+			rest(r.pause)
+		}
+		for n := range 20 { // the latest calls end at any time between two looks
+			lone().end(r, 2*span)
+			require.EqualValues(t, 1, s.open.Load())
+			calls{slow, slow, 0}.end(r, 6)
+			faster().end(r, span/2+n)
+			rest(2 * patience * awaited)
+			require.Zero(t, s.open.Load())
+			require.LessOrEqual(t, r.pause, shortestPause<<4, "nobody calls, which says nothing")
+		}
 	})
 }
 
@@ -198,18 +223,18 @@ func TestFailures(t *testing.T) {
 	reading(t, func(t *testing.T, s *server, r *Reader) {
 		tries := func(d time.Duration) int64 {
 			before := s.tried.Load()
-			lone().during(r, d)
+			calls{4 * quick, quick, 0}.during(r, d)
 			return s.tried.Load() - before
 		}
 		s.fails = errors.New("no right")
-		require.EqualValues(t, 4, tries(16*time.Second), "after 2, 4 and 8 s")
-		require.LessOrEqual(t, tries(time.Hour), int64(15))
+		require.EqualValues(t, 4, tries(20*time.Second), "after 2, 4 and 8 s")
+		require.LessOrEqual(t, tries(time.Hour/2), int64(8))
 	})
 	reading(t, func(t *testing.T, s *server, r *Reader) {
 		s.fails = errSeveralMembers
-		lone().during(r, longestPause)
+		calls{4 * quick, quick, 0}.during(r, longestPause)
 		require.EqualValues(t, 1, s.tried.Load())
-		lone().during(r, time.Second)
+		lone().during(r, 3*time.Second)
 		require.EqualValues(t, 2, s.tried.Load())
 	})
 }
