@@ -49,10 +49,14 @@ func errNoTimeLeft() error { return errors.New("too much is under way for the ti
 // Both wrap the context's cause.
 func (e *Engine) Execute(
 	ctx context.Context, attempt *mongostore.Attempt, start protocol.Start, until protocol.Progress,
-) (Result, error) {
-	begun := e.now()
-	e.countWaiter(attempt.Transfer.ID, 1)
-	defer func() { e.answered(e.now().Sub(begun), e.countWaiter(attempt.Transfer.ID, -1)) }()
+) (_ Result, err error) {
+	begun, id := e.now(), attempt.Transfer.ID
+	e.countWaiter(id, 1)
+	defer func() { // the attempt may go on
+		if others := e.countWaiter(id, -1); err == nil {
+			e.answered(e.now().Sub(begun), others)
+		}
+	}()
 	if ctx.Err() != nil {
 		return Result{}, withContextError(ctx, ErrNothingSent)
 	}

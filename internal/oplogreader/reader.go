@@ -27,7 +27,7 @@ import (
 )
 
 const (
-	// few is how many callers may wait beside another one.
+	// few is how many callers there may be.
 	few = 4
 	// span is how many calls in a row are looked at before a stream is opened. Twice as
 	// many show whether it is worth it.
@@ -45,9 +45,13 @@ const (
 	patience = 5
 	// awaited is how long a request for changes takes, and so the end of a stream.
 	awaited = 100 * time.Millisecond
+	// closeLimit bounds how long Close waits for it.
+	closeLimit = 5 * awaited
 	// shortestPause is how long no stream is opened after one that was closed because of
 	// too many callers. After one that was not worth it, or has failed, the pause doubles
 	// up to longestPause: the right to open one may be missing.
+	// So it does after one that was closed before it was judged: perhaps it is the stream
+	// that makes calls slow, because it has the only connection.
 	shortestPause = time.Second
 	longestPause  = 10 * time.Minute
 )
@@ -55,6 +59,7 @@ const (
 // Why a stream is closed.
 var (
 	errNotWorthIt = errors.New("calls are not faster with a stream")
+	errUnjudged   = errors.New("too few calls came to see whether they are faster with a stream")
 	errCrowd      = errors.New("there are too many callers")
 )
 
@@ -137,7 +142,7 @@ func (r *Reader) Answered(took time.Duration, others int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.calls) == 0 && !r.running {
-		r.since = r.now().Add(-took)
+		r.since = r.now()
 	}
 	r.calls = append(r.calls, took)
 	if r.running || len(r.calls) < span {
@@ -183,9 +188,11 @@ func (r *Reader) read(without time.Duration) error {
 		return err
 	}
 	defer stream.Close(r.base)
-	opened, judged, rare, late := r.now(), false, 0, 0
+	opened, judged, rare := r.now(), false, 0
 	var with sight
-	r.lookAgain()
+	if _, closed := r.lookAgain(); closed {
+		return nil
+	}
 	for rare < patience && r.now().Sub(opened) < term {
 		if err := stream.Next(r.base); err != nil {
 			return err
@@ -197,16 +204,13 @@ func (r *Reader) read(without time.Duration) error {
 		if seen.crowded > len(seen.calls) {
 			return errCrowd
 		}
-		switch {
-		case !seen.rare():
-			rare, late = 0, 0
-		case rare > 0:
-			late += len(seen.calls)
-			fallthrough
-		default:
-			rare++
+		if rare++; !seen.rare() {
+			rare = 0
 		}
-		if with.calls = append(with.calls, seen.calls...); len(with.calls) >= 2*span && !judged {
+		if judged {
+			continue
+		}
+		if with.calls = append(with.calls, seen.calls...); len(with.calls) >= 2*span {
 			judged = true
 			if with.median() > without*worthwhile/100 {
 				return errNotWorthIt
@@ -214,8 +218,8 @@ func (r *Reader) read(without time.Duration) error {
 			r.wasWorthIt()
 		}
 	}
-	if rare == patience && late > 0 { // somebody calls, and waits for a connection, perhaps
-		return errNotWorthIt
+	if !judged {
+		return errUnjudged
 	}
 	return nil
 }
@@ -261,12 +265,13 @@ func (r *Reader) lookAgain() (seen sight, closed bool) {
 }
 
 // Close ends the stream, and waits until it is closed.
-// When ctx ends it gives up.
+// When ctx ends it returns, and the stream is closed a moment later.
+// It gives up a server that does not answer.
 func (r *Reader) Close(ctx context.Context) {
 	r.mu.Lock()
 	r.closed = true
 	r.mu.Unlock()
-	defer r.cancel()
+	limit := time.AfterFunc(closeLimit, r.cancel)
 	ended := make(chan struct{})
 	go func() {
 		r.goroutines.Wait()
@@ -274,6 +279,9 @@ func (r *Reader) Close(ctx context.Context) {
 	}()
 	select {
 	case <-ended:
+		limit.Stop()
+		r.cancel()
 	case <-ctx.Done():
+	case <-r.base.Done():
 	}
 }

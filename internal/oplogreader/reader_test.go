@@ -14,33 +14,39 @@ import (
 
 // server opens streams, and counts what it was asked for.
 type server struct {
-	fails               error
-	held                bool // a request ends with its context only
-	tried, open, cutOff atomic.Int64
+	fails                      error
+	opens, answers             time.Duration // how long that takes
+	tried, open, asked, cutOff atomic.Int64
 }
 
-func (s *server) openStream(context.Context, time.Duration) (Stream, error) {
+func (s *server) openStream(ctx context.Context, _ time.Duration) (Stream, error) {
 	s.tried.Add(1)
 	if s.fails != nil {
 		return nil, s.fails
+	}
+	if err := s.wait(ctx, s.opens); err != nil {
+		return nil, err
 	}
 	s.open.Add(1)
 	return s, nil
 }
 
 func (s *server) Next(ctx context.Context) error {
-	timer := time.NewTimer(awaited)
+	s.asked.Add(1)
+	return s.wait(ctx, s.answers)
+}
+
+// wait waits, or counts a request that was cut off.
+func (s *server) wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
-	answer := timer.C
-	if s.held {
-		answer = nil
-	}
 	select {
-	case <-answer:
+	case <-timer.C:
+		return nil
 	case <-ctx.Done():
 		s.cutOff.Add(1)
+		return ctx.Err()
 	}
-	return nil
 }
 
 func (s *server) Close(context.Context) { s.open.Add(-1) }
@@ -49,7 +55,7 @@ func (s *server) Close(context.Context) { s.open.Add(-1) }
 func reading(t *testing.T, test func(*testing.T, *server, *Reader)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := &server{}
+		s := &server{answers: awaited}
 		r := New(s.openStream, slog.New(slog.DiscardHandler), time.Now)
 		test(t, s, r)
 		r.Close(t.Context())
@@ -140,6 +146,7 @@ func TestEndedByACrowd(t *testing.T) {
 		require.Zero(t, s.open.Load())
 		lone().end(r, 2*span)
 		require.EqualValues(t, 1, s.tried.Load(), "the crowd may be back")
+		require.Equal(t, shortestPause, r.pause)
 		rest(shortestPause)
 		lone().end(r, span)
 		require.EqualValues(t, 1, s.open.Load())
@@ -178,28 +185,21 @@ func TestNotWorthIt(t *testing.T) {
 	})
 }
 
-// The same goes for a stream with which calls become rare: it may have taken the only
-// connection.
-func TestCallsBecomeRare(t *testing.T) {
-	reading(t, func(t *testing.T, s *server, r *Reader) {
-		for want := range int64(4) {
-			lone().end(r, 2*span)
-			require.Equal(t, want+1, s.tried.Load())
-			calls{slow, slow, 0}.during(r, 2*patience*awaited)
-			require.Zero(t, s.open.Load())
-			require.Equal(t, shortestPause<<(want+1), r.pause)
-			rest(r.pause)
-		}
-		for n := range 20 { // the latest calls end at any time between two looks
-			lone().end(r, 2*span)
-			require.EqualValues(t, 1, s.open.Load())
-			calls{slow, slow, 0}.end(r, 6)
-			faster().end(r, span/2+n)
-			rest(2 * patience * awaited)
-			require.Zero(t, s.open.Load())
-			require.LessOrEqual(t, r.pause, shortestPause<<4, "nobody calls, which says nothing")
-		}
-	})
+// The same goes for a stream that is closed before enough calls came to judge it: with it
+// they may have become rare.
+func TestUnjudged(t *testing.T) {
+	for _, with := range []calls{{slow, slow, 0}, {10 * slow, 10 * slow, 0}} {
+		reading(t, func(t *testing.T, s *server, r *Reader) {
+			for want := range int64(4) {
+				lone().end(r, 2*span)
+				require.Equal(t, want+1, s.tried.Load())
+				with.during(r, 2*patience*awaited)
+				require.Zero(t, s.open.Load())
+				require.Equal(t, shortestPause<<(want+1), r.pause)
+				rest(r.pause)
+			}
+		})
+	}
 }
 
 // Once a minute a stream is closed, so that calls without one are seen again: other
@@ -239,8 +239,8 @@ func TestFailures(t *testing.T) {
 	})
 }
 
-// Close ends a stream, and waits until its request has ended. When its context ends
-// first, it ends the request. After it no stream is opened.
+// Close ends a stream, and waits until its request has ended. After it no stream is
+// opened.
 func TestClose(t *testing.T) {
 	reading(t, func(t *testing.T, s *server, r *Reader) {
 		lone().end(r, span)
@@ -252,14 +252,48 @@ func TestClose(t *testing.T) {
 		require.EqualValues(t, 1, s.tried.Load())
 		require.Zero(t, s.cutOff.Load())
 	})
+}
+
+// When its context has ended, Close does not wait, and the request ends in its time all
+// the same. One that was cut off would leave its cursor on the server.
+func TestCloseInAHurry(t *testing.T) {
 	reading(t, func(t *testing.T, s *server, r *Reader) {
-		s.held = true
 		lone().end(r, span)
-		require.EqualValues(t, 1, s.open.Load())
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		begun := time.Now()
 		r.Close(ctx)
-		synctest.Wait()
-		require.EqualValues(t, 1, s.cutOff.Load())
+		require.Zero(t, time.Since(begun))
+		require.EqualValues(t, 1, s.open.Load())
+		rest(awaited)
+		require.Zero(t, s.open.Load())
+		require.Zero(t, s.cutOff.Load())
+	})
+}
+
+// A server that does not answer delays Close for half a second, whether the stream is
+// open or being opened.
+func TestCloseWhileNothingAnswers(t *testing.T) {
+	for name, hang := range map[string]func(*server){
+		"it is open":         func(s *server) { s.answers = time.Hour },
+		"it is being opened": func(s *server) { s.opens = time.Hour },
+	} {
+		reading(t, func(t *testing.T, s *server, r *Reader) {
+			hang(s)
+			lone().end(r, span)
+			begun := time.Now()
+			r.Close(t.Context())
+			require.Equal(t, closeLimit, time.Since(begun), name)
+			synctest.Wait()
+			require.EqualValues(t, 1, s.cutOff.Load())
+			require.Zero(t, s.open.Load())
+		})
+	}
+	reading(t, func(t *testing.T, s *server, r *Reader) { // it is opened just then
+		s.opens = closeLimit - 1
+		lone().end(r, span)
+		r.Close(t.Context())
+		require.EqualValues(t, 1, s.tried.Load())
+		require.Zero(t, s.asked.Load())
 	})
 }

@@ -22,14 +22,15 @@ const watchTime = 500 * time.Millisecond
 // replaced.
 var ErrStreamEnded = errors.New("the stream has ended")
 
-// Stream reports which transfers have become held or final: then their callers may have
-// an answer. It belongs to one goroutine.
+// Stream reports which transfers have changed in a way that somebody waits for. It
+// belongs to one goroutine.
 type Stream struct {
 	changes   *mongo.ChangeStream
 	namespace string
 }
 
-// Watch opens a stream of the changes from now on. Close ends it.
+// Watch opens a stream of the transfers that become held or final from now on: then their
+// callers may have an answer. Close ends it.
 func (q *Queries) Watch(ctx context.Context) (*Stream, error) {
 	const updated = "updateDescription.updatedFields."
 	final := bson.D{{Key: "$in", Value: bson.A{protocol.Success, protocol.Fail}}}
@@ -49,7 +50,8 @@ func (q *Queries) WatchNothing(ctx context.Context, awaited time.Duration) (*Str
 	return q.watch(ctx, bson.A{bson.D{{Key: "$match", Value: bson.D{{Key: "operationType", Value: "rename"}}}}}, awaited)
 }
 
-// OnlyMember reports whether the transfers are on a set of one member.
+// OnlyMember reports whether the transfers are on a set with one member that may become
+// its primary.
 func (q *Queries) OnlyMember(ctx context.Context) (bool, error) {
 	answer, err := collections.Hello(wire.Detached(ctx), q.catalog.Majority)
 	return err == nil && len(answer.Hosts) == 1 && !answer.Routed(), err
@@ -68,9 +70,9 @@ func (q *Queries) watch(ctx context.Context, pipeline bson.A, awaited time.Durat
 	return &Stream{changes, wire.NamespaceOf(majority)}, nil
 }
 
-// Next returns the transfers that have changed. It waits for half a second if there is
-// none. Where a server has gone the driver resumes the stream, so that nothing is missed.
-// Next fails where the driver can't.
+// Next returns the transfers that have changed. It waits for a while if there is none,
+// but for the first time. Where a server has gone the driver resumes the stream, so that
+// nothing is missed. Next fails where the driver can't.
 //
 // A request for changes that is cut off leaves its cursor open on the server. To end a
 // stream, let Next return first.
