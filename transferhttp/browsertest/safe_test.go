@@ -2,6 +2,7 @@ package browsertest
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -112,9 +113,15 @@ func TestWithoutScripts(t *testing.T) {
 		document.querySelectorAll("h1, main form label, section:not([aria-labelledby=lately]) :is(h2, h3, a, [scope=row])"),
 		(e) => e.textContent)`
 	for _, address := range s.pages(ids[0], ids[1]) {
-		b.goTo(address)
-		plain.goTo(address)
-		require.Equal(t, eval[[]string](b, structure), eval[[]string](plain, structure), address)
+		// A server that is busy for a while has no time for a statement.
+		for deadline, same := time.Now().Add(eventually), false; !same; {
+			b.goTo(address)
+			plain.goTo(address)
+			scripted, unscripted := eval[[]string](b, structure), eval[[]string](plain, structure)
+			if same = slices.Equal(scripted, unscripted); !same && time.Now().After(deadline) {
+				require.Equal(t, scripted, unscripted, address)
+			}
+		}
 	}
 	plain.goTo("./")
 	loads := plain.count()
