@@ -71,12 +71,23 @@ func (l *Collection) Subject(id bson.RawValue) Subject {
 	return Subject{Collection: l, ID: string(id.Value)}
 }
 
-// ConfirmIf is Confirm where it is asked for.
-func (l *Collection) ConfirmIf(ctx context.Context, asked bool) error {
-	if !asked || l.Confirm == nil {
-		return nil
+// Confirmed reads from the collection, and has it confirmed before and after that, if
+// asked. So an address would have to lead elsewhere and back again within three commands
+// to show another collection's documents. A read that concludes nothing is not confirmed
+// after it.
+func (l *Collection) Confirmed(ctx context.Context, asked bool, read func() (concludes bool, err error)) error {
+	confirm := l.Confirm
+	if !asked || confirm == nil {
+		confirm = func(context.Context) error { return nil }
 	}
-	return l.Confirm(ctx)
+	if err := confirm(ctx); err != nil {
+		return err
+	}
+	concludes, err := read()
+	if err != nil || !concludes {
+		return err
+	}
+	return confirm(ctx)
 }
 
 // NoteCollection returns where the note about a collection is.

@@ -50,8 +50,8 @@ func (s *sign) take(now time.Time) bool {
 //  3. The process looks, finds no marker, and takes that as the sign that the money was
 //     moved already: Success, and the money is gone.
 //
-// So it follows each look that concludes something from a missing trace. It comes after
-// the look, which has asked the same collection then.
+// So each look that concludes something from a missing trace is made between two
+// confirmations: see [collections.Collection.Confirmed].
 //
 // What is found to be another collection is not connected any more: its next use asks all
 // that the first one does. It asks whether the transfers are the same, too: a database

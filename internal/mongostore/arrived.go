@@ -3,8 +3,9 @@ package mongostore
 import (
 	"context"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
+
 	"github.com/mongotransfer/transfer/internal/collections"
-	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/wire"
 )
@@ -40,25 +41,21 @@ func (s *Store) arrived(ctx, inSession context.Context, a *Attempt) (bool, error
 		if collection.SameClient && !s.catalog.Routed(s.catalog.Transfers) {
 			reading, from = inSession, collection.Majority
 		}
-		documents, err := s.findParticipants(reading, calls, from)
-		if err != nil {
-			return false, err
-		}
-		for _, call := range calls {
-			p := call.participant()
-			if !p.hasGained(p.view(documents[p.subject]), a.Transfer.ID) {
-				return false, nil
+		arrived := true
+		if err := collection.Confirmed(ctx, true, func() (bool, error) {
+			documents, err := s.findParticipants(reading, calls, from)
+			for _, call := range calls {
+				arrived = arrived && err == nil && call.participant().hasGained(documents, a.Transfer.ID)
 			}
-		}
-		if err := collection.ConfirmIf(ctx, true); err != nil {
+			return arrived, err
+		}); err != nil || !arrived {
 			return false, err
 		}
 	}
 	return true, nil
 }
 
-// gainers returns a look at each participant to which the transfer brings something, by
-// collection. The payers of a hold may get a part back.
+// gainers returns looks at those who gain, by collection. The payers of a hold may, too.
 func (a *Attempt) gainers() map[*collections.Collection][]*Call {
 	looks := map[*collections.Collection][]*Call{}
 	for i := range a.participants {
@@ -71,7 +68,8 @@ func (a *Attempt) gainers() map[*collections.Collection][]*Call {
 }
 
 // hasGained reports whether a participant has what it gains by a committed transfer.
-func (p *participant) hasGained(view document.View, transferID string) bool {
+func (p *participant) hasGained(documents map[collections.Subject]bson.Raw, transferID string) bool {
+	view := p.view(documents[p.subject])
 	if !view.Found() {
 		return p.effect != nil && p.effect.original
 	}

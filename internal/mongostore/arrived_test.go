@@ -49,9 +49,17 @@ func TestArrived(t *testing.T) {
 	b.Applied(a, storetest.Decide(protocol.Committed, 1))
 	require.True(t, b.arrived(a))
 	another := errors.New("it is another collection")
-	b.Store.Ledgers["eu"].Confirm = func(context.Context) error { return another }
-	_, err = b.Store.Arrived(t.Context(), a)
-	require.ErrorIs(t, err, another)
+	for refused := range 2 { // before the read, or after it
+		asked := -1
+		b.Store.Ledgers["eu"].Confirm = func(context.Context) error {
+			if asked++; asked == refused {
+				return another
+			}
+			return nil
+		}
+		_, err = b.Store.Arrived(t.Context(), a)
+		require.ErrorIs(t, err, another)
+	}
 	b.Store.Ledgers["eu"].Confirm = nil
 
 	for i, gainer := range []struct{ collection, id string }{{"accounts", "bob"}, {"accounts_eu", "carol"}, {"orders", "o"}} {

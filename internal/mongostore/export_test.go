@@ -44,7 +44,7 @@ func (s *Store) Merge(calls []*Call) []*MergedUpdate { return s.merge(calls) }
 func (s *Store) Resolve(ctx context.Context, from *mongo.Collection, call *Call) bool {
 	one := []*statement{{updates: []*mergedUpdate{s.newMergedUpdate(call)}}}
 	open := openCalls(one, wire.Updated{Short: true, Matched: true})
-	return len(open) == 0 || s.resolve(ctx, from, open)
+	return len(open) == 0 || s.resolve(ctx, from, false, open)
 }
 
 // ReadParticipants reads the calls' participants.

@@ -14,32 +14,33 @@ import (
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// maxVerified bounds how many transfers a look writes to before it reads. One that
-// matches is enough.
+// maxVerified bounds how many transfers a look writes to. One that matches is enough.
 const maxVerified = 4
 
 // lookAtParticipants is a deciding read of participants of one collection: on the
 // transfers' replica set a majority read in the session of a write to one of them that
 // matched, and else a linearizable read, which takes up to 100 ms on an idle server.
 func (s *Store) lookAtParticipants(ctx context.Context, l *collections.Collection, calls []*Call) {
-	decided := false
-	if l.SameClient && !s.catalog.Routed(s.catalog.Transfers) {
-		wire.InSession(ctx, s.catalog.Transfers, func(ctx context.Context) {
-			if decided = s.verifyAny(ctx, calls); decided {
-				s.readParticipants(ctx, calls, l.Majority, true)
-			}
-		})
-	}
-	if !decided {
-		s.readParticipants(ctx, calls, l.Linearizable, true)
-	}
-	if err := l.ConfirmIf(ctx, slices.ContainsFunc(calls, (*Call).concludes)); err != nil {
+	mayConclude := slices.ContainsFunc(calls, func(c *Call) bool { return c.Op.Concluding })
+	if err := l.Confirmed(ctx, mayConclude, func() (bool, error) {
+		decided := false
+		if l.SameClient && !s.catalog.Routed(s.catalog.Transfers) {
+			wire.InSession(ctx, s.catalog.Transfers, func(ctx context.Context) {
+				if decided = s.verifyAny(ctx, calls); decided {
+					s.readParticipants(ctx, calls, l.Majority, true)
+				}
+			})
+		}
+		if !decided {
+			s.readParticipants(ctx, calls, l.Linearizable, true)
+		}
+		return slices.ContainsFunc(calls, (*Call).concludes), nil
+	}); err != nil {
 		answerAll(calls, protocol.Unknown, err)
 	}
 }
 
-// verifyAny writes to some of the calls' transfers and reports whether one of them was
-// still its execution's.
+// verifyAny writes to some calls' transfers, and reports whether one was still theirs.
 func (s *Store) verifyAny(ctx context.Context, calls []*Call) bool {
 	var writes []transition.Ownership
 	written := map[string]bool{}
@@ -82,9 +83,8 @@ func (s *Store) readParticipants(ctx context.Context, calls []*Call, from *mongo
 	}
 }
 
-// learnFence remembers the fence of an account that a call has read. Those of documents
-// are not remembered: most documents change once, and their fences would only crowd out
-// those of accounts.
+// learnFence remembers the fence of an account that a call has read. Those of documents,
+// most of which change once, would only crowd out those of accounts.
 func (s *Store) learnFence(call *Call, stored bson.Raw) {
 	p, facts := call.participant(), call.Answer.Facts
 	switch {

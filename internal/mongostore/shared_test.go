@@ -180,13 +180,21 @@ func TestEndedStatementThatIsNotResolved(t *testing.T) {
 // Nor is anything known where the collection may be another one by now.
 func TestEndedStatementOfAnotherCollection(t *testing.T) {
 	t.Parallel()
-	b := newBank(t)
-	rs := b.opened(200, "a", "b", "c", "d")
-	b.keep("c")
-	b.Store.Ledgers[""].Confirm = func(context.Context) error { return errors.New("it is another one") }
-	assert.Equal(t, all(4, protocol.Unknown), b.batch(rs))
-	names, _ := b.sent()
-	assert.Equal(t, []string{"update"}, names)
+	for refused, sent := range [][]string{{"update"}, {"update", "find"}} { // before the read, or after it
+		b := newBank(t)
+		rs := b.opened(200, "a", "b", "c", "d")
+		b.keep("c")
+		asked := -1
+		b.Store.Ledgers[""].Confirm = func(context.Context) error {
+			if asked++; asked == refused {
+				return errors.New("it is another one")
+			}
+			return nil
+		}
+		assert.Equal(t, all(4, protocol.Unknown), b.batch(rs))
+		names, _ := b.sent()
+		assert.Equal(t, sent, names)
+	}
 }
 
 // If another statement of the command is known to be stored, a majority read in its

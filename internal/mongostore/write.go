@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongotransfer/transfer/internal/collections"
@@ -83,13 +84,12 @@ func (s *Store) sendStatements(ctx context.Context, l *collections.Collection, s
 	wire.InSession(ctx, l.Commands, func(inSession context.Context) {
 		done := wire.ModifyAll(inSession, l.Commands, statements)
 		s.answerStatements(l, statements, done)
-		open := openCalls(statements, done)
-		switch {
-		case len(open) == 0:
-		case s.catalog.Routed(l.Commands) || !done.Matched:
-			known = l.ConfirmIf(ctx, true) == nil && s.resolve(ctx, l.Linearizable, open)
-		default:
-			known = s.resolve(inSession, l.Majority, open)
+		if open := openCalls(statements, done); len(open) > 0 {
+			reading, from, ask := inSession, l.Majority, false
+			if s.catalog.Routed(l.Commands) || !done.Matched {
+				reading, from, ask = ctx, l.Linearizable, true
+			}
+			known = s.resolve(reading, from, ask, open)
 		}
 	})
 	return known
@@ -142,14 +142,16 @@ func openCalls(statements []*statement, done wire.Updated) []*Call {
 }
 
 // resolve finds out, by a deciding read, which calls of a command were done. It reports
-// whether the read was answered.
+// whether the read was answered, and is confirmed if asked.
 //
 // A trace that is there counts as prepared. One that is gone, from a document that
-// exists, counts as paid or cleared by any process. The execution would conclude the same
-// from a look of its own.
-func (s *Store) resolve(ctx context.Context, from *mongo.Collection, open []*Call) bool {
-	documents, err := s.findParticipants(ctx, open, from)
-	if err != nil {
+// exists, counts as paid or cleared: an execution concludes the same from its own look.
+func (s *Store) resolve(ctx context.Context, from *mongo.Collection, ask bool, open []*Call) bool {
+	var documents map[collections.Subject]bson.Raw
+	if open[0].participant().subject.Collection.Confirmed(ctx, ask, func() (_ bool, err error) {
+		documents, err = s.findParticipants(ctx, open, from)
+		return true, err
+	}) != nil {
 		return false
 	}
 	for _, call := range open {

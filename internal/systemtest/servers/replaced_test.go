@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
@@ -24,6 +25,7 @@ import (
 type signpost struct {
 	mu    sync.Mutex
 	to    string
+	next  string // where it leads once something was read, if anywhere
 	conns []net.Conn
 }
 
@@ -49,17 +51,28 @@ func (s *signpost) DialContext(ctx context.Context, network, _ string) (net.Conn
 func (s *signpost) turn(to string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.to = to
+	s.to, s.next = to, ""
 	for _, conn := range s.conns {
 		_ = conn.Close()
 	}
 	s.conns = nil
 }
 
+// wasRead is called when something was read.
+func (s *signpost) wasRead(_ context.Context, e *event.CommandSucceededEvent) {
+	s.mu.Lock()
+	next := s.next
+	s.mu.Unlock()
+	if next != "" && e.CommandName == "find" {
+		s.turn(next)
+	}
+}
+
 // database returns a database by the signpost.
 func (s *signpost) database(t *testing.T, name string) *mongo.Database {
 	t.Helper()
-	opts := options.Client().SetDialer(s).SetServerMonitoringMode(options.ServerMonitoringModePoll)
+	opts := options.Client().SetDialer(s).SetServerMonitoringMode(options.ServerMonitoringModePoll).
+		SetMonitor(&event.CommandMonitor{Succeeded: s.wasRead})
 	return bank.Client(t, "mongodb://signpost.invalid:27017/?directConnection=true", opts).Database(name)
 }
 
@@ -136,6 +149,35 @@ func TestLedgersServerIsReplaced(t *testing.T) {
 		require.False(t, state == "Success" || state == "Fail", "%s: %s", id, state)
 	}
 
+	b.decidedRightly()
+}
+
+// The address leads back right after a hold was looked for on the other server. What was
+// seen there counts for nothing all the same.
+func TestLedgersServerIsBack(t *testing.T) {
+	t.Parallel()
+	for _, id := range []string{"in", "out", "void in", "void out"} {
+		t.Run(id, func(t *testing.T) {
+			t.Parallel()
+			b := newTurned(t)
+			b.post.turn(b.two)
+			b.post.mu.Lock()
+			b.post.next = b.one
+			b.post.mu.Unlock()
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			_, err := b.decide[id](ctx, id)
+			t.Log(err)
+			b.decidedRightly()
+		})
+	}
+}
+
+// decidedRightly has the address lead back, and requires that all holds come to the right
+// end.
+func (b *turned) decidedRightly() {
+	t := b.T
+	t.Helper()
 	b.post.turn(b.one)
 	bank.Until(t, 100*time.Millisecond, func() (bool, error) { return b.c.Healthy(t.Context()) == nil, nil })
 	for id, decide := range b.decide {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -184,17 +185,22 @@ func TestRecoveryIsBatched(t *testing.T) {
 		log      bank.Logged
 	)
 	c := b.NewCoordinator(b.Through(counted(&commands)), transfer.WithStallThreshold(0), transfer.WithLogger(slog.New(&log)))
-	sweeps, succeeded := 0, 0
-	for ; succeeded < stalled; sweeps++ {
-		require.Less(t, sweeps, 5, "a busy server may leave some to the next sweep, but not many")
-		report, err := c.Recover(t.Context())
-		require.NoError(t, err)
-		require.Equal(t, transfer.RecoveryReport{Found: stalled - succeeded, Succeeded: report.Succeeded, Stuck: report.Stuck}, report)
-		succeeded += report.Succeeded
-	}
+	report, err := c.Recover(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, transfer.RecoveryReport{Found: stalled, Succeeded: stalled - report.Stuck, Stuck: report.Stuck}, report)
+	require.Less(t, report.Stuck, stalled/10, "a busy server may leave some to the next sweep")
+	sweeps := 1
+	bank.Until(t, 10*time.Millisecond, func() (bool, error) {
+		if b.Unfinished() == 0 {
+			return true, nil
+		}
+		sweeps++
+		_, err := c.Recover(t.Context())
+		return false, err
+	})
 	require.Less(t, commands.Load(), int64(stalled/2), "each alone takes four; a slow server gets smaller ones")
 	require.GreaterOrEqual(t, log.Count("a recovery sweep is under way"), 3)
-	require.Equal(t, sweeps, log.Count("a recovery sweep has ended"))
+	require.LessOrEqual(t, log.Count("a recovery sweep has ended"), sweeps)
 	b.CheckBooks(bank.Balances(100_000, 0))
 }
 
