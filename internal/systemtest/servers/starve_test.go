@@ -338,7 +338,8 @@ func TestTheDeadComeBack(t *testing.T) {
 			const each = 200
 			a := newAbroad(t, 2)
 			var log bank.Logged
-			// On a busy server a claim may be stored without an answer. The transfer stalls anew then.
+			// On a busy server a claim may be stored without an answer, and its
+			// transfer stalls anew.
 			c := a.far(transfer.WithStallThreshold(time.Minute), transfer.WithLogger(slog.New(&log)))
 			if met {
 				a.warm(c)
