@@ -58,3 +58,14 @@ func TestClaimInDoubtGoesOn(t *testing.T) {
 		require.Equal(t, result == protocol.Unknown, j.mayStillClaim(), "and is sent again")
 	}
 }
+
+// A call that was not answered says nothing of how long answers take.
+func TestOnlyAnswersAreCounted(t *testing.T) {
+	e, attempt := unreachable(t)
+	e.OnAnswer(func(time.Duration, int) { t.Error("nobody was answered") })
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	_, err := e.Execute(ctx, attempt, protocol.Start{Claim: protocol.Insert}, protocol.Complete)
+	require.ErrorIs(t, err, ErrNothingSent)
+	require.NoError(t, e.Close(t.Context()))
+}

@@ -55,7 +55,7 @@ func (s *Store) arrived(ctx, inSession context.Context, a *Attempt) (bool, error
 	return true, nil
 }
 
-// gainers returns looks at those who gain, by collection. The payers of a hold may, too.
+// gainers returns looks at all who may gain, by collection: also the payers of a hold.
 func (a *Attempt) gainers() map[*collections.Collection][]*Call {
 	looks := map[*collections.Collection][]*Call{}
 	for i := range a.participants {

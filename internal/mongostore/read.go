@@ -40,7 +40,7 @@ func (s *Store) lookAtParticipants(ctx context.Context, l *collections.Collectio
 	}
 }
 
-// verifyAny writes to some calls' transfers, and reports whether one was still theirs.
+// verifyAny writes to some of the calls' transfers, and reports whether one matched.
 func (s *Store) verifyAny(ctx context.Context, calls []*Call) bool {
 	var writes []transition.Ownership
 	written := map[string]bool{}

@@ -224,7 +224,7 @@ func (r *Reader) read(without time.Duration) error {
 	return nil
 }
 
-// wasWorthIt halves the pause after a stream that is not worth it.
+// wasWorthIt records that a stream was worth it: the next pause is half as long.
 func (r *Reader) wasWorthIt() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
