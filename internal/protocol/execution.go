@@ -36,7 +36,7 @@ type Execution struct {
 	decision     State // set when the decision is asked for; it never changes
 	refusal      Refusal
 	dirty        bool // some prepare may still be on its way
-	mustLook     bool // it must learn first whether it still owns the transfer
+	mustLook     bool // it must learn first whether it owns the transfer
 	claimSent    bool // a claim was handed out and not answered
 	claimUnsure  bool // a claim may have been stored, or may yet be
 	round        int  // answers to an earlier one come too late
@@ -257,7 +257,8 @@ func (x *Execution) observeClaim(answer Answer) {
 	case Applied:
 		x.enter(answer.Transfer)
 	case NotMatched:
-		x.phase, x.claimUnsure = checkingClaim, true
+		// One that was not answered may have matched, and a majority may not have it yet.
+		x.phase, x.mustLook, x.claimUnsure = checkingClaim, x.claimUnsure, true
 	case Failed:
 		x.end(Unclaimable)
 	case Unknown:
@@ -274,11 +275,15 @@ func (x *Execution) observeRead(answer Answer) {
 	if answer.Result != Applied {
 		return
 	}
-	image := answer.Transfer
 	if x.phase == checkingFinish {
-		x.checkFinish(image)
+		x.checkFinish(answer.Transfer)
 		return
 	}
+	x.checkClaim(answer.Transfer)
+}
+
+// checkClaim judges a claim that did not match.
+func (x *Execution) checkClaim(image Image) {
 	switch {
 	case image.Found && image.Mine:
 		x.enter(image)
@@ -342,6 +347,8 @@ func (x *Execution) observeLookTransfer(answer Answer) {
 	x.mustLook = false
 	image := answer.Transfer
 	switch {
+	case x.phase == checkingClaim:
+		x.checkClaim(image)
 	case !image.Found:
 		x.end(Gone)
 	case x.phase == finishing && image.State == x.finalState():

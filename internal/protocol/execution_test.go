@@ -166,11 +166,34 @@ func TestClaimInDoubtFoundMine(t *testing.T) {
 	d.hears(Claim, only(Unknown))
 	require.True(t, d.x.ClaimInDoubt())
 	d.hears(Claim, no())
-	d.hears(ReadTransfer, only(Unknown))
-	d.hears(ReadTransfer, reads(Image{}))
+	d.hears(LookTransfer, only(Unknown))
+	d.hears(LookTransfer, reads(Image{}))
 	d.hears(Claim, no())
-	d.hears(ReadTransfer, holds(Preparing, 1))
+	d.hears(LookTransfer, holds(Preparing, 1))
 	require.Equal(t, Fence("f"), d.asks(Prepare, 1)[0].Fence)
+	require.True(t, d.x.Claimed())
+}
+
+// TestClaimInDoubtIsNotForgotten promises that nobody leaves a transfer which is his.
+// A claim that was not answered may be stored, and a read that may be old doesn't show it
+// yet: the transfer would stand still until recovery takes it over.
+func TestClaimInDoubtIsNotForgotten(t *testing.T) {
+	for _, unanswered := range []func(dialogue){
+		func(d dialogue) { d.hears(Claim, only(Unknown)) },
+		func(d dialogue) { d.asks(Claim, 1) },
+		func(d dialogue) { d.hears(Claim, no()); d.hears(ReadTransfer, reads(Image{})) },
+	} {
+		d := begin(t, Start{Claim: Insert}, 0)
+		unanswered(d)
+		d.hears(Claim, no())
+		d.hears(LookTransfer, reads(Image{Found: true, State: Preparing, Epoch: 1}))
+		d.ends(NotClaimed, "")
+	}
+	d := begin(t, Start{Claim: TakeOver, RollBack: Stalled}, 1)
+	d.hears(Claim, only(Unknown))
+	d.hears(Claim, no())
+	d.hears(LookTransfer, holds(Preparing, 2))
+	d.asks(FenceOnly, 1)
 	require.True(t, d.x.Claimed())
 }
 
