@@ -16,8 +16,8 @@ import (
 // with too many transfers in flight.
 const maxBusyWait = 5 * time.Second
 
-// AwayLimit is how long a call tries to reach a server that is away, as long as nothing
-// was sent that may be stored.
+// AwayLimit is how long a call that has claimed nothing tries to reach the transfers'
+// server, counted from its latest answer.
 // An execution that has claimed continues for as long as it takes.
 const AwayLimit = 30 * time.Second
 
@@ -161,6 +161,9 @@ func (e *Engine) endRound(j *job, now time.Time) {
 		if waits := e.inTheWay(j, t, now); waits || !t.answered() {
 			progress = false
 			e.traceRepeat(context.WithoutCancel(j.caller), &t.Call)
+		}
+		if t.answered() && t.Op.Participant == protocol.NoParticipant {
+			j.reachServerUntil = now.Add(AwayLimit)
 		}
 		contended = contended || t.Answer.Result == protocol.NotMatched
 		if t.Answer.Result == protocol.Failed {

@@ -69,3 +69,25 @@ func TestOnlyAnswersAreCounted(t *testing.T) {
 	require.ErrorIs(t, err, ErrNothingSent)
 	require.NoError(t, e.Close(t.Context()))
 }
+
+// A server that has just answered is not away.
+// A claim that took long and did not match may have matched before.
+// That is read, however long it took.
+func TestAnsweringServerIsNotAway(t *testing.T) {
+	e := idle(t)
+	j := enqueueAlone(t, e, "t", insert())
+	_, ids := takeNext(e)
+	require.Equal(t, []string{"t"}, ids)
+	j.execution = protocol.New(protocol.Start{Claim: protocol.TakeOver}, 0)
+	operations, err := j.execution.Next()
+	require.NoError(t, err)
+	j.execution.Observe(operations[0], protocol.Answer{Result: protocol.Unknown})
+	operations, err = j.execution.Next()
+	require.NoError(t, err)
+	j.tasks[0].Op, j.tasks[0].Answer = operations[0], protocol.Answer{Result: protocol.NotMatched}
+	j.reachServerUntil = time.Unix(0, 0)
+	e.endRound(j, e.now())
+	c, _ := takeNext(e)
+	require.NotNil(t, c, "it has given up")
+	require.Equal(t, protocol.LookTransfer, c.calls[0].Op.Kind)
+}

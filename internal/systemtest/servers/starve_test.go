@@ -139,15 +139,18 @@ func (a *abroad) done() {
 }
 
 // ends waits until no transfer is open.
-func (a *abroad) ends() {
+func (a *abroad) ends() { a.T.Helper(); a.left(0) }
+
+// left waits until no more transfers are open than some.
+func (a *abroad) left(some int) {
 	a.T.Helper()
 	begun := time.Now()
 	transfers := a.DB.Collection("transfers", options.Collection().SetReadConcern(readconcern.Majority()))
 	require.Eventually(a.T, func() bool {
 		n, err := transfers.CountDocuments(a.T.Context(), bson.M{"open": true})
-		return err == nil && n == 0
+		return err == nil && n <= int64(some)
 	}, doneLimit, 50*time.Millisecond)
-	a.T.Log("all is done after ", time.Since(begun))
+	a.T.Log("all but ", some, " are done after ", time.Since(begun))
 }
 
 // final submits a transfer at home and returns how long it takes to be final.
@@ -335,7 +338,9 @@ func TestTheDeadComeBack(t *testing.T) {
 			const each = 200
 			a := newAbroad(t, 2)
 			var log bank.Logged
-			c := a.far(transfer.WithStallThreshold(time.Hour), transfer.WithLogger(slog.New(&log)))
+			// A server may be too busy to answer a claim for half a minute. It is
+			// given up, and its transfer may stall anew.
+			c := a.far(transfer.WithStallThreshold(time.Minute), transfer.WithLogger(slog.New(&log)))
 			if met {
 				a.warm(c)
 			}
@@ -348,8 +353,9 @@ func TestTheDeadComeBack(t *testing.T) {
 			require.Eventually(t, func() bool { return log.Count(hangs) >= 2*a.n }, 5*time.Minute, 10*time.Millisecond)
 			a.net.Set(false)
 			begun := time.Now()
-			a.done()
+			a.left(each * a.n / 10)
 			require.Less(t, time.Since(begun), 45*time.Second, "it has waited for the next sweep, which comes once a minute")
+			a.done()
 			// On a busy machine a cluster seems to hang several times.
 			require.LessOrEqual(t, log.Count(hangs), each/10*a.n)
 			require.LessOrEqual(t, log.Count("a stalled transfer could not be finished"), each/10*a.n)
