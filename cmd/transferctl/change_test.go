@@ -266,7 +266,13 @@ func TestAuditAndRepair(t *testing.T) {
 	set("balance", int64(60))
 	found := d.run("audit", "--json", "--expect", "=100").requires(exitFindings).document()["findings"].([]any)
 	require.Equal(t, "orphanMarker", found[0].(map[string]any)["code"])
+	advises := func(command string) {
+		report := d.run("audit").requires(exitFindings).out
+		require.Contains(t, report, command)
+		require.NotContains(t, report, "Repair", "a name of the library's means nothing here")
+	}
 	require.Contains(t, d.run("audit").requires(exitFindings).out, "orphanMarker: ")
+	advises("Then transferctl repair marker removes the marker")
 
 	repair := []string{"repair", "marker", "--account", "a", "--transfer", "lost", "--decision", "pay-in", "--yes"}
 	require.Contains(t, d.run(append(repair, "--amount", "-41")...).requires(exitFailed).err, "audit again")
@@ -276,13 +282,14 @@ func TestAuditAndRepair(t *testing.T) {
 	d.run(append(repair, "--amount", "-40")...).requires(exitFailed)
 	b.RequireBalance("a", 100)
 	set("pending", bson.A{})
+	advises("transferctl repair pending makes it a map")
 	require.Equal(t, "repaired: pending a\n", d.run("repair", "pending", "--account", "a", "--yes").done().out)
 	d.run("repair", "pending", "--account", "nobody", "--yes").requires(exitNotFound)
 
 	b.MustMove("paid", 10)
 	_, err := b.DB.Collection("transfers").UpdateByID(t.Context(), "paid", bson.D{{Key: "$set", Value: bson.D{{Key: "open", Value: true}}}})
 	require.NoError(t, err)
-	d.run("audit").requires(exitFindings)
+	advises("Then transferctl repair open makes the flag")
 	d.run("repair", "open", "paid", "--yes").done()
 	d.run("repair", "open", "nothing", "--yes").requires(exitNotFound)
 	d.run("audit", "--expect", "=100").done()

@@ -42,9 +42,9 @@ func newTask(j *job, op protocol.Operation) task {
 }
 
 // answered reports whether the answer says what became of the task.
-func (t *task) answered() bool {
-	return t.Answer.Result != protocol.Unknown && t.Answer.Result != protocol.NotSent
-}
+func (t *task) answered() bool { return isKnown(t.Answer.Result) }
+
+func isKnown(r protocol.Result) bool { return r != protocol.Unknown && r != protocol.NotSent }
 
 // lane gathers tasks that may share a command.
 // A task is parked while a command in flight is about the same document.

@@ -78,6 +78,8 @@ func (q *stuckQueue) take(limit int) []*job {
 }
 
 // storeStuckReasons stores the reasons of jobs, and ends the jobs even if that fails.
+// An answer may be lost, and a primary replaced: so there are several tries, as long as
+// one command may take.
 func (e *Engine) storeStuckReasons(jobs []*job) {
 	reasons := make([]mongostore.StuckReason, len(jobs))
 	for i, j := range jobs {
@@ -85,7 +87,11 @@ func (e *Engine) storeStuckReasons(jobs []*job) {
 	}
 	limited, cancel := e.store.WithLimit(e.base, wire.CommandLimit)
 	defer cancel()
-	if err := e.store.NoteStuck(limited, reasons); err != nil {
+	result, err := e.store.NoteStuck(limited, reasons)
+	for n := 1; !isKnown(result) && !wire.Disconnected(err) && wire.Refused(err) == nil && e.Pause(limited, n); n++ {
+		result, err = e.store.NoteStuck(limited, reasons)
+	}
+	if err != nil {
 		e.log.Warn("why transfers are stuck could not be stored", slog.Int(words.KeyCount, len(jobs)), slog.Any(words.KeyCause, err))
 	}
 	for _, j := range jobs {

@@ -27,7 +27,9 @@ func (b *bank) committed(id string) *mongostore.Attempt {
 
 func (b *bank) note(obstacles ...mongostore.StuckReason) {
 	b.T.Helper()
-	require.NoError(b.T, b.Store.NoteStuck(b.T.Context(), obstacles))
+	result, err := b.Store.NoteStuck(b.T.Context(), obstacles)
+	require.NoError(b.T, err)
+	require.Equal(b.T, protocol.Applied, result)
 }
 
 func gone(a *mongostore.Attempt) mongostore.StuckReason {
@@ -116,14 +118,17 @@ func TestRefusedNotes(t *testing.T) {
 		{Key: "validator", Value: bson.M{"$or": bson.A{bson.M{"_id": bson.M{"$ne": "first"}}, bson.M{"stuck": nil}}}},
 	}
 	require.NoError(t, b.DB.RunCommand(t.Context(), validator).Err())
-	require.ErrorContains(t, b.Store.NoteStuck(t.Context(), []mongostore.StuckReason{gone(first), gone(second)}),
-		"121 DocumentValidationFailure")
+	result, err := b.Store.NoteStuck(t.Context(), []mongostore.StuckReason{gone(first), gone(second)})
+	require.ErrorContains(t, err, "121 DocumentValidationFailure")
+	require.Equal(t, protocol.Failed, result)
 	assert.NotContains(t, storetest.AsMap(t, b.Raw("transfers", "first")), "stuck")
 	assert.Contains(t, storetest.AsMap(t, b.Raw("transfers", "second")), "stuck")
 
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.ErrorIs(t, b.Store.NoteStuck(ended, []mongostore.StuckReason{gone(b.committed("third"))}), context.Canceled)
+	result, err = b.Store.NoteStuck(ended, []mongostore.StuckReason{gone(b.committed("third"))})
+	require.ErrorIs(t, err, context.Canceled)
+	require.NotEqual(t, protocol.Failed, result)
 }
 
 // Stuck transfers are listed by the index of unfinished work, however many transfers

@@ -15,12 +15,10 @@ type StuckReason struct {
 	Attempt *Attempt
 	// State is the state that the transfer is stuck in.
 	State protocol.State
-	// Participant is the document that can't be written.
-	// NoParticipant is the transfer's own document.
+	// Participant is the document that can't be written; NoParticipant: the transfer's.
 	Participant int
 	// Cause is the server's refusal.
-	// Nil means that the participant's document is gone, or has a done mark of a transfer
-	// that is rolled back.
+	// Nil means that the document is gone, or has a done mark of one that is rolled back.
 	Cause error
 }
 
@@ -38,27 +36,29 @@ func (r StuckReason) Reason() document.Failure {
 }
 
 // NoteStuck stores with each transfer why it is stuck, and since when, in one command.
+// It returns what became of the first note that was not stored.
 // People read that: nothing rests on it, and it is no sign of life.
-// Where the same reason is stored already nothing is sent, so that the time stays that of
-// the first try.
-func (s *Store) NoteStuck(ctx context.Context, reasons []StuckReason) error {
+// Where the same reason is stored already nothing is sent: the time stays the first one.
+func (s *Store) NoteStuck(ctx context.Context, reasons []StuckReason) (protocol.Result, error) {
 	var notes []transition.StuckNote
 	for _, r := range reasons {
 		reason := r.Reason()
 		if known := r.Attempt.Transfer.Stuck; known == nil || *known != reason {
 			notes = append(notes, r.note(reason))
-			r.Attempt.Transfer.Stuck = &reason
 		}
 	}
 	for _, verdict := range wire.UpdateAll(wire.Detached(ctx), s.catalog.Transfers, notes).Verdicts {
 		if verdict.Err != nil {
-			return verdict.Err
+			return verdict.Result, verdict.Err
 		}
 	}
-	return nil
+	for _, r := range reasons {
+		reason := r.Reason()
+		r.Attempt.Transfer.Stuck = &reason
+	}
+	return protocol.Applied, nil
 }
 
-// note is the note of the reason.
 func (r StuckReason) note(reason document.Failure) transition.StuckNote {
 	t := r.Attempt.Transfer
 	return transition.StuckNote{ID: t.ID, Owner: r.Attempt.Owner, Epoch: t.Epoch, State: r.State, Reason: reason}

@@ -128,16 +128,21 @@ func newCrowd(t *testing.T) *crowd {
 func (w *crowd) begin(ctx context.Context) (wait func()) {
 	w.T.Helper()
 	processes := w.processes(30)
+	worker := w.NewCoordinator(w.DB, bank.Orders(w.DB)...)
 	sweeper := w.NewCoordinator(w.DB, append(bank.Orders(w.DB), transfer.WithStallThreshold(0))...)
 	var all sync.WaitGroup
 	for i := range 4 {
-		all.Go(func() { w.work(ctx, w.Coordinator, i) })
+		all.Go(func() { w.work(ctx, worker, i) })
 	}
 	for i := range 2 {
 		all.Go(func() { w.die(ctx, processes, 10+i) })
 	}
 	all.Go(func() { _ = sweeper.Run(ctx) })
-	return all.Wait
+	return func() {
+		all.Wait()
+		// A hold that nobody waits for any more is not expired before it is held.
+		require.NoError(w.T, worker.Close(w.T.Context()))
+	}
 }
 
 // busy reports whether each verb has run often enough.

@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"testing"
@@ -49,6 +50,31 @@ func TestMarkersInAList(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// Why a transfer is stuck is stored even if the message with the reason is lost.
+func TestLostReasonIsSentAgain(t *testing.T) {
+	t.Parallel()
+	for _, what := range []bank.Fault{bank.Lost, bank.AnswerLost} {
+		t.Run(string(what), func(t *testing.T) {
+			t.Parallel()
+			b := bank.New(t, 100, 0)
+			b.MustHold("h", 60, time.Hour)
+			wrap(b, "b")
+			w := &bank.Wire{Is: func(message []byte) bool { return bytes.Contains(message, []byte("stuckAt")) }, What: what}
+			c := b.NewCoordinator(b.Through(w.Client()))
+			_, err := c.Void(t.Context(), "h")
+			require.Error(t, err)
+			require.True(t, w.HasStruck())
+			rec, err := b.Get(t.Context(), "h")
+			require.NoError(t, err)
+			require.NotNil(t, rec.Stuck)
+			require.Equal(t, "b", rec.Stuck.Account)
+			unwrap(b, "b")
+			b.RecoverAll()
+			b.CheckBooks(bank.Balances(100, 0))
+		})
 	}
 }
 
