@@ -91,13 +91,15 @@ func expectedTotal(text string) (e transfer.ExpectedTotal, err error) {
 }
 
 // asCommands puts commands in the place of the library's calls that an advice names.
-var asCommands = strings.NewReplacer(
-	"RepairMarker with KeepBalance", "transferctl repair marker --decision keep-balance",
-	"RepairMarker", "transferctl repair marker",
-	"RepairPending", "transferctl repair pending",
-	"RepairOpen", "transferctl repair open",
-	"Recover with a threshold of zero", "transferctl recover --stall-threshold 0s",
-)
+func asCommands(advice string) string {
+	return strings.NewReplacer(
+		"RepairMarker with KeepBalance", "transferctl repair marker --decision keep-balance",
+		"RepairMarker", "transferctl repair marker",
+		"RepairPending", "transferctl repair pending",
+		"RepairOpen", "transferctl repair open",
+		"Recover with a threshold of zero", "transferctl recover --stall-threshold 0s",
+	).Replace(advice)
+}
 
 func viewOfAudit(r transfer.AuditReport, left []leftOut) auditView {
 	v := auditView{
@@ -109,7 +111,7 @@ func viewOfAudit(r transfer.AuditReport, left []leftOut) auditView {
 		v.Ledgers = append(v.Ledgers, totalView(total))
 	}
 	for _, f := range r.Findings {
-		f.Advice = asCommands.Replace(f.Advice)
+		f.Advice = asCommands(f.Advice)
 		v.Findings = append(v.Findings, findingView(f))
 	}
 	return v
