@@ -59,7 +59,7 @@ type window struct {
 // It panics where there is no Coordinator.
 func Handler(c *transfer.Coordinator, opts ...Option) http.Handler {
 	if c == nil {
-		panic("transferhttp: Handler needs a Coordinator, and got nil") //nolint:forbidigo // a mistake in the program, found at once
+		panic("transferhttp: Handler needs a Coordinator, and got nil") //nolint:forbidigo // as http.Handle does: no error is returned
 	}
 	w := &window{
 		coordinator: c, now: time.Now, limit: pageLimit, // the process's clock comes in here

@@ -55,7 +55,7 @@ func WithAttributes(attributes ...attribute.KeyValue) Option {
 // The meter provider keeps an observer for as long as it lives itself: make one for each
 // deployment, and not for each request.
 func New(tracers trace.TracerProvider, meters metric.MeterProvider, opts ...Option) (transfer.Observer, error) {
-	return newByClock(tracers, meters, time.Now, opts...) //nolint:forbidigo // users get the real clock; tests call newByClock with their own
+	return newByClock(tracers, meters, time.Now, opts...) //nolint:forbidigo // the one place where the clock comes in; tests call newByClock
 }
 
 func newByClock(

@@ -90,7 +90,7 @@ func expectedTotal(text string) (e transfer.ExpectedTotal, err error) {
 	return e, err
 }
 
-// asCommands puts commands in the place of the library's calls that an advice names.
+// asCommands puts commands in the place of the library's calls.
 func asCommands(advice string) string {
 	return strings.NewReplacer(
 		"RepairMarker with KeepBalance", "transferctl repair marker --decision keep-balance",

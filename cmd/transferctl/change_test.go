@@ -251,6 +251,14 @@ func TestHoldThatIsNotHeldIsNotStalled(t *testing.T) {
 	require.Empty(t, b.MustAudit().Findings)
 }
 
+// advises requires that an audit finds something, and advises a command.
+func (d *desk) advises(command string) {
+	d.t.Helper()
+	report := d.run("audit").requires(exitFindings).out
+	require.Contains(d.t, report, command)
+	require.NotContains(d.t, report, "Repair", "a name of the library's means nothing here")
+}
+
 // A marker that nobody settles is a finding, which the repair that it advises removes.
 func TestAuditAndRepair(t *testing.T) {
 	t.Parallel()
@@ -266,13 +274,8 @@ func TestAuditAndRepair(t *testing.T) {
 	set("balance", int64(60))
 	found := d.run("audit", "--json", "--expect", "=100").requires(exitFindings).document()["findings"].([]any)
 	require.Equal(t, "orphanMarker", found[0].(map[string]any)["code"])
-	advises := func(command string) {
-		report := d.run("audit").requires(exitFindings).out
-		require.Contains(t, report, command)
-		require.NotContains(t, report, "Repair", "a name of the library's means nothing here")
-	}
 	require.Contains(t, d.run("audit").requires(exitFindings).out, "orphanMarker: ")
-	advises("Then transferctl repair marker removes the marker")
+	d.advises("Then transferctl repair marker removes the marker")
 
 	repair := []string{"repair", "marker", "--account", "a", "--transfer", "lost", "--decision", "pay-in", "--yes"}
 	require.Contains(t, d.run(append(repair, "--amount", "-41")...).requires(exitFailed).err, "audit again")
@@ -282,19 +285,34 @@ func TestAuditAndRepair(t *testing.T) {
 	d.run(append(repair, "--amount", "-40")...).requires(exitFailed)
 	b.RequireBalance("a", 100)
 	set("pending", bson.A{})
-	advises("transferctl repair pending makes it a map")
+	d.advises("transferctl repair pending makes it a map")
 	require.Equal(t, "repaired: pending a\n", d.run("repair", "pending", "--account", "a", "--yes").done().out)
 	d.run("repair", "pending", "--account", "nobody", "--yes").requires(exitNotFound)
 
 	b.MustMove("paid", 10)
 	_, err := b.DB.Collection("transfers").UpdateByID(t.Context(), "paid", bson.D{{Key: "$set", Value: bson.D{{Key: "open", Value: true}}}})
 	require.NoError(t, err)
-	advises("Then transferctl repair open makes the flag")
+	d.advises("Then transferctl repair open makes the flag")
 	d.run("repair", "open", "paid", "--yes").done()
 	d.run("repair", "open", "nothing", "--yes").requires(exitNotFound)
+	set("pending.lost%", int64(-40))
+	d.advises("Then transferctl repair marker --decision keep-balance removes the mark")
+	d.run("repair", "marker", "--account", "a", "--transfer", "lost", "--amount", "-40", "--decision", "keep-balance", "--yes").done()
 	d.run("audit", "--expect", "=100").done()
 	b.RequireBalance("a", 90)
 	b.RequireBalance("b", 10)
+}
+
+// What an audit advises about a transfer that has stalled for long is done by a command.
+func TestAuditAndRecover(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0)
+	d := atDesk(t, b.DB)
+	b.StallHalf("stalled", 10)
+	b.Silence("stalled", time.Hour)
+	d.advises("at once by transferctl recover --stall-threshold 0s")
+	d.run("recover", "--stall-threshold", "0s").done()
+	b.CheckBooks(bank.Balances(100, 0))
 }
 
 // An event that was given up is listed, and due again after redeliver.

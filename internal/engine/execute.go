@@ -16,8 +16,8 @@ import (
 // with too many transfers in flight.
 const maxBusyWait = 5 * time.Second
 
-// AwayLimit is how long a call that has claimed nothing tries to reach the transfers'
-// server, counted from its latest answer.
+// AwayLimit is how long a call that has claimed nothing tries to reach a server.
+// It begins anew when the transfers' server answers: that one is not away.
 // An execution that has claimed continues for as long as it takes.
 const AwayLimit = 30 * time.Second
 

@@ -77,9 +77,11 @@ func (q *stuckQueue) take(limit int) []*job {
 	return jobs
 }
 
+// noteTries is how often a reason is sent that may not be stored: a connection may break,
+// and a primary be replaced. People read the reason, and each sweep gives it again.
+const noteTries = 5
+
 // storeStuckReasons stores the reasons of jobs, and ends the jobs even if that fails.
-// An answer may be lost, and a primary replaced: so there are several tries, as long as
-// one command may take.
 func (e *Engine) storeStuckReasons(jobs []*job) {
 	reasons := make([]mongostore.StuckReason, len(jobs))
 	for i, j := range jobs {
@@ -88,7 +90,7 @@ func (e *Engine) storeStuckReasons(jobs []*job) {
 	limited, cancel := e.store.WithLimit(e.base, wire.CommandLimit)
 	defer cancel()
 	result, err := e.store.NoteStuck(limited, reasons)
-	for n := 1; !isKnown(result) && !wire.Disconnected(err) && wire.Refused(err) == nil && e.Pause(limited, n); n++ {
+	for n := 1; n < noteTries && !isKnown(result) && e.Pause(limited, n); n++ {
 		result, err = e.store.NoteStuck(limited, reasons)
 	}
 	if err != nil {

@@ -3,12 +3,14 @@ package engine
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // claimed returns a job without participants that has taken over a transfer in the given
@@ -48,6 +50,25 @@ func TestStuckReasonOfAJob(t *testing.T) {
 	assert.Equal(t, mongostore.StuckReason{
 		Attempt: j.attempt, State: protocol.Committed, Participant: protocol.NoParticipant, Cause: refused,
 	}, o)
+}
+
+// A job ends soon where its reason can't be stored, and does not wait for as long as a
+// command may take.
+func TestReasonThatCantBeStored(t *testing.T) {
+	t.Parallel()
+	e, attempt := unreachable(t)
+	j := claimed(t, protocol.Committed)
+	operations, err := j.execution.Next()
+	require.NoError(t, err)
+	j.attempt, j.replied = attempt, make(chan struct{})
+	j.recordFailedWrite(operations[0].Participant, errors.New("no"))
+	j.execution.Observe(operations[0], protocol.Answer{Result: protocol.Failed})
+	require.NoError(t, e.register("t"))
+	begun := time.Now()
+	e.storeStuckReasons([]*job{j})
+	<-j.replied
+	require.Less(t, time.Since(begun), wire.CommandLimit)
+	require.Zero(t, executions(e, "t"))
 }
 
 // Stuck jobs are taken in the order in which they came, no more at a time than a command

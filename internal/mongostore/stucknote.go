@@ -15,10 +15,10 @@ type StuckReason struct {
 	Attempt *Attempt
 	// State is the state that the transfer is stuck in.
 	State protocol.State
-	// Participant is the document that can't be written; NoParticipant: the transfer's.
+	// Participant is what can't be written; NoParticipant is the transfer's own document.
 	Participant int
 	// Cause is the server's refusal.
-	// Nil means that the document is gone, or has a done mark of one that is rolled back.
+	// Nil: the document is gone, or has a done mark of a transfer that is rolled back.
 	Cause error
 }
 
@@ -38,7 +38,7 @@ func (r StuckReason) Reason() document.Failure {
 // NoteStuck stores with each transfer why it is stuck, and since when, in one command.
 // It returns what became of the first note that was not stored.
 // People read that: nothing rests on it, and it is no sign of life.
-// Where the same reason is stored already nothing is sent: the time stays the first one.
+// Where the same reason is stored already, nothing is sent, and the time stays as it is.
 func (s *Store) NoteStuck(ctx context.Context, reasons []StuckReason) (protocol.Result, error) {
 	var notes []transition.StuckNote
 	for _, r := range reasons {

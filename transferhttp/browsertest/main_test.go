@@ -21,7 +21,7 @@ Elsewhere: install Chromium or Chrome, under one of the names chromium, chromium
 
 // browser is the context of the one browser of all tests, each of which has a tab of its
 // own.
-var browser context.Context //nolint:gochecknoglobals // TestMain can pass something to tests only in a package variable
+var browser context.Context //nolint:gochecknoglobals // TestMain makes it, and has no other way to hand it to tests
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 

@@ -37,9 +37,6 @@ type tab struct {
 	loads    int
 }
 
-// complaint is an entry of the browser's own log.
-type complaint = browserlog.EventEntryAdded //nolint:forbidigo // a type of chromedp's package log; only Go's is forbidden
-
 // newTab opens a tab for a window.
 func newTab(t *testing.T, root string) *tab {
 	t.Helper()
@@ -67,7 +64,7 @@ func (b *tab) hear(event any) {
 		b.troubles = append(b.troubles, "exception: "+e.ExceptionDetails.Text)
 	case *runtime.EventConsoleAPICalled:
 		b.troubles = append(b.troubles, "console: "+string(e.Type))
-	case *complaint:
+	case *browserlog.EventEntryAdded: // it complains about something
 		said, err := json.Marshal(e)
 		if err == nil && strings.Contains(string(said), "status of 503") {
 			return // a busy server was too late with a page, which says so
