@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -322,7 +323,7 @@ func TestObserverSeesCommands(t *testing.T) {
 	byVerb := map[string]int{}
 	largest, queued := 0, 0
 	for _, info := range w.commands {
-		require.True(t, info.Err == nil || errors.Is(info.Err, context.DeadlineExceeded), "%v", info.Err)
+		require.True(t, wasInTimeOrLate(info.Err), "%v", info.Err)
 		require.Positive(t, info.Took)
 		byVerb[info.Verb] += info.Operations
 		largest, queued = max(largest, info.Operations), max(queued, info.Queued)
@@ -333,6 +334,12 @@ func TestObserverSeesCommands(t *testing.T) {
 	require.GreaterOrEqual(t, largest, 8, "a statement may carry several operations")
 	require.Greater(t, queued, 8)
 	b.end()
+}
+
+// wasInTimeOrLate reports whether a command has failed for nothing but a busy server, by
+// this process's clock or by the server's.
+func wasInTimeOrLate(err error) bool {
+	return err == nil || errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "MaxTimeMSExpired")
 }
 
 func movesOf(n int) (all []transfer.Request) {
