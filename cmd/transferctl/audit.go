@@ -90,17 +90,6 @@ func expectedTotal(text string) (e transfer.ExpectedTotal, err error) {
 	return e, err
 }
 
-// asCommands puts commands in the place of the library's calls.
-func asCommands(advice string) string {
-	return strings.NewReplacer(
-		"RepairMarker with KeepBalance", "transferctl repair marker --decision keep-balance",
-		"RepairMarker", "transferctl repair marker",
-		"RepairPending", "transferctl repair pending",
-		"RepairOpen", "transferctl repair open",
-		"Recover with a threshold of zero", "transferctl recover --stall-threshold 0s",
-	).Replace(advice)
-}
-
 func viewOfAudit(r transfer.AuditReport, left []leftOut) auditView {
 	v := auditView{
 		At: r.At, Accounts: r.Accounts, Transfers: r.Transfers, Unfinished: r.Unfinished,

@@ -315,6 +315,21 @@ func TestAuditAndRecover(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
+// What show advises about a transfer whose payee is gone is done by a command.
+func TestShowAndRecover(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0)
+	d := atDesk(t, b.DB)
+	b.LeaveCommitted("left", "b", 1)
+	var payee bson.D
+	require.NoError(t, b.DB.Collection("accounts").FindOneAndDelete(t.Context(), bson.D{{Key: "_id", Value: "b"}}).Decode(&payee))
+	d.run("recover", "--stall-threshold", "0s").done()
+	require.Contains(t, d.run("show", bank.Numbered("left", 1)[0]).done().out, "and at once by transferctl recover --stall-threshold 0s.\n")
+	b.Insert("accounts", payee)
+	d.run("recover", "--stall-threshold", "0s").done()
+	require.Empty(t, b.MustAudit().Findings)
+}
+
 // An event that was given up is listed, and due again after redeliver.
 func TestRedeliver(t *testing.T) {
 	t.Parallel()
@@ -326,6 +341,8 @@ func TestRedeliver(t *testing.T) {
 	d := atDesk(t, b.DB)
 	require.Equal(t, []string{"paid"}, d.run("list", "--undelivered", "--json").done().column("id"))
 	require.EqualValues(t, 1, d.run("stats", "--json").done().document()["undelivered"])
+	b.SetField("transfers", "paid", "outbox.0.due", bson.MaxKey{})
+	require.Contains(t, d.run("show", "paid").done().out, "remove the cause, and run transferctl redeliver.\n")
 	require.Equal(t, "due: 1 event of \"paid\"\n", d.run("redeliver", "paid", "--yes").done().out)
 	d.run("redeliver", "nothing", "--yes").requires(exitNotFound)
 	b.CheckBooks(bank.Balances(100, 0))

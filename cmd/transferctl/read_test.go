@@ -168,8 +168,10 @@ func TestReading(t *testing.T) {
 
 	require.Contains(t, d.run("show", "held").done().out, `transfer "held" is Preparing (held until`)
 	require.Contains(t, d.run("show", "later").done().out, `metadata: {"order":17,"who":"ann"}`)
+	require.Contains(t, d.run("show", "later").done().out, "and transferctl cancel takes it back.\n")
 	shown := d.run("show", "paid", "--json").done().document()
 	require.Equal(t, "Success", shown["transfer"].(map[string]any)["state"])
+	require.Equal(t, "Nothing. transferctl reverse takes its money back.", shown["advice"])
 	require.Len(t, shown["participants"], 2)
 	require.Contains(t, d.run("show", "nothing").requires(exitNotFound).err, "transfer not found")
 

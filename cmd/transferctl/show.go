@@ -37,6 +37,7 @@ func (p *program) showCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			e.Advice = asCommands(e.Advice)
 			view := explanationView{
 				Transfer: viewOf(e.Record), Participants: []participantView{}, Executor: e.Executor,
 				Since: e.Since, NextTry: e.NextTry, Left: e.Left, Advice: e.Advice, LeftOut: s.left,

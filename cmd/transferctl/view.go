@@ -236,3 +236,18 @@ func timeText(t time.Time) string {
 	}
 	return t.UTC().Format("2006-01-02 15:04:05Z")
 }
+
+// asCommands puts commands in the place of the library's calls.
+func asCommands(advice string) string {
+	return strings.NewReplacer(
+		"RepairMarker with KeepBalance", "transferctl repair marker --decision keep-balance",
+		"RepairMarker", "transferctl repair marker",
+		"RepairPending", "transferctl repair pending",
+		"RepairOpen", "transferctl repair open",
+		"Recover with a threshold of zero", "transferctl recover --stall-threshold 0s",
+		"Recover of a Coordinator with WithStallThreshold(0)", "transferctl recover --stall-threshold 0s",
+		"call Redeliver.", "run transferctl redeliver.",
+		"Reverse takes its money back", "transferctl reverse takes its money back",
+		"and Cancel takes it back", "and transferctl cancel takes it back",
+	).Replace(advice)
+}
