@@ -83,6 +83,36 @@ func TestConfigurationComesFromTheNotes(t *testing.T) {
 	d.run("--field", "pending=reserved", "--field", "floor=floor", "--ids", "objectid", "list").done()
 }
 
+// A process whose accounts are misnamed leaves a record that makes the name ambiguous.
+// What docs/deployment.md removes of it makes the name clear again.
+func TestMistypedNameIsUndone(t *testing.T) {
+	t.Parallel()
+	b := bank.NewBare(t)
+	users := b.NewCoordinator(b.DB, transfer.WithAccounts(b.DB.Collection("users")))
+	for id, units := range map[string]int64{"a": 7, "b": 0} {
+		_, err := users.OpenAccount(t.Context(), transfer.Account{ID: id, Balance: transfer.Units(units)})
+		require.NoError(t, err)
+	}
+	mistyped := b.NewCoordinator(b.DB, transfer.WithAccounts(b.DB.Collection("user")))
+	_, err := mistyped.Transfer(t.Context(), bank.Move("t", "a", "b", 1))
+	require.ErrorIs(t, err, transfer.ErrAccountNotFound)
+	_, err = users.Transfer(t.Context(), bank.Move("t", "a", "b", 1))
+	require.ErrorIs(t, err, transfer.ErrIDConflict)
+	d := atDesk(t, b.DB)
+	require.Contains(t, d.run("list").requires(exitUsage).err, "which accounts?")
+	d.run("list", "--unfinished", "--accounts", "user").done()
+
+	record := bson.D{{Key: "_id", Value: bson.D{{Key: "ledger", Value: ""}, {Key: "namespace", Value: b.DB.Name() + ".user"}}}}
+	removed, err := b.DB.Collection("transfers.transfer").DeleteOne(t.Context(), record)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, removed.DeletedCount)
+	require.NoError(t, b.DB.Collection("user.transfer").Drop(t.Context()))
+	require.NoError(t, b.DB.Collection("user").Drop(t.Context()))
+	require.Equal(t, []string{"a", "b"}, d.run("accounts", "--json").done().column("id"))
+	require.Equal(t, []string{"t"}, d.run("list", "--json").done().column("id"))
+	d.run("audit", "--expect", "=7").done()
+}
+
 // What cannot be found is said, to programs as well, and does not keep the rest from
 // working. For check it is a finding: a service may be unable to use it.
 func TestLedgerElsewhereIsTold(t *testing.T) {

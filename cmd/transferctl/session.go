@@ -249,7 +249,8 @@ func (s *session) chooseAccounts(given string, declared deployment.Declared) err
 		s.accounts = s.named(here[0])
 		return nil
 	}
-	return usage("which accounts? Say --accounts: these transfers have been used with %s", strings.Join(here, " and "))
+	return usage("which accounts? Say --accounts: these transfers have been used with %s; if one was a mistake, see docs/deployment.md",
+		strings.Join(here, " and "))
 }
 
 // named returns the collection of a namespace.
