@@ -9,6 +9,9 @@ import (
 // MaxReads is how often undecided transfers are read again before they are barred.
 const MaxReads = maxReads
 
+// MaxBarred is how many undecided transfers are barred at once.
+const MaxBarred = maxBarred
+
 // Bar bars undecided transfers.
 func (h *History) Bar(ctx context.Context, ids []string) (bool, error) { return h.bar(ctx, ids) }
 

@@ -21,6 +21,9 @@ const (
 	// pauseDoublings is how often the pause between two reads doubles, beginning with a
 	// tick.
 	pauseDoublings = 4
+	// maxBarred is how many transfers are barred at once. If one of them has just been
+	// decided, all of them are barred again.
+	maxBarred = 100
 	// refusalMemory is for how long a missing right to write is not tried again: an
 	// auditor's attempts would fill the server's log.
 	refusalMemory = time.Minute
@@ -48,7 +51,8 @@ type undecided struct {
 //
 // It waits only for transfers that are in the middle of their commit. Undecided transfers
 // are read a few times, and then barred. How long that takes decides whether something is
-// written, but never what is returned.
+// written, but never what is returned. They are barred in portions: on an account with
+// thousands of holds one is always decided meanwhile, and undoes only its own portion.
 //
 // A caller without the right to bar gets the past only up to where an undecided transfer
 // was last modified: its commit takes a later time. If that is before the end, the error
@@ -69,27 +73,53 @@ func (h *History) awaitDecisions(
 	}
 	defer session.EndSession(context.WithoutCancel(ctx))
 	ctx = mongo.NewSessionContext(ctx, session)
+	all, size := open.ids, maxBarred
+	if h.reader.barring.Recent(h.catalog.Clock.Now()) != nil {
+		size = len(all) // none is written to, and the one that has stood still for longest counts
+	}
+	for start := 0; start < len(all); start += size {
+		portion := all[start:min(start+size, len(all))]
+		if len(portion) < len(all) {
+			if decided, open, err = h.readMore(ctx, decided, portion); err != nil {
+				return nil, nil, err
+			}
+		}
+		if decided, open, err = h.awaitPortion(ctx, decided, open, end); err != nil {
+			return nil, nil, err
+		}
+		barred = append(barred, open.ids...)
+	}
+	h.seen, err = operationTime(session)
+	return decided, barred, err
+}
+
+// awaitPortion waits for a portion of the undecided transfers, and adds those that are
+// decided to the others. It returns the ones that were barred.
+func (h *History) awaitPortion(
+	ctx context.Context, decided []bson.Raw, open undecided, end time.Time,
+) ([]bson.Raw, undecided, error) {
 	for n := 0; len(open.ids) > 0; n++ {
 		if n >= maxReads || open.held {
 			closed, err := h.barOrCompare(ctx, open, end)
-			if err != nil {
-				return nil, nil, err
-			}
-			if closed {
-				break
+			if err != nil || closed {
+				return decided, open, err
 			}
 		}
-		if err := collections.Pause(ctx, document.Tick<<min(n, pauseDoublings)); err != nil {
-			return nil, nil, err
+		err := collections.Pause(ctx, document.Tick<<min(n, pauseDoublings))
+		if err != nil {
+			return nil, undecided{}, err
 		}
-		var more []bson.Raw
-		if more, open, err = h.readMarked(ctx, open.ids); err != nil {
-			return nil, nil, err
+		if decided, open, err = h.readMore(ctx, decided, open.ids); err != nil {
+			return nil, undecided{}, err
 		}
-		decided = append(decided, more...)
 	}
-	h.seen, err = operationTime(session)
-	return decided, open.ids, err
+	return decided, open, nil
+}
+
+// readMore reads transfers again, and adds those that are decided to the others.
+func (h *History) readMore(ctx context.Context, decided []bson.Raw, ids []string) ([]bson.Raw, undecided, error) {
+	more, open, err := h.readMarked(ctx, ids)
+	return append(decided, more...), open, err
 }
 
 // readMarked reads transfers, and separates the decided ones from the others. A transfer

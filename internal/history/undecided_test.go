@@ -147,6 +147,40 @@ func requireBarred(t *testing.T, holds []string, stored, commands int, times int
 	}
 }
 
+// Holds by the hundred are barred in portions. One that is decided meanwhile has its own
+// portion barred again, and no other.
+func TestHoldsAreBarredInPortions(t *testing.T) {
+	t.Parallel()
+	ids := make([]string, 2*history.MaxBarred+1)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("h%03d", i)
+	}
+	b, s := undecidedBank(t, false, ids...)
+	for _, id := range ids {
+		b.Change("transfers", id, bson.M{"$set": bson.M{"held": true}})
+	}
+	b.pay(ids[0]) // it is committed by fact, and its record comes after the end
+	h := b.history("alice")
+	// Before it, the first portion is read and barred, and the second one is read.
+	const secondBar = 10
+	decided := ids[history.MaxBarred]
+	end := s.begin(map[int][]func(){secondBar: {func() { b.storeCommit(decided, moment(1)) }}})
+	closed, _, err := h.BalanceAsOf(t.Context(), time.Time{})
+	require.Equal(t, secondBar+5, end(), "the second portion once more, and the third")
+	require.NoError(t, err)
+	requireOnly(t, h, closed, decided)
+	for i, id := range ids {
+		want := any(int64(1))
+		if i/history.MaxBarred == 1 {
+			want = int64(2)
+		}
+		if id == decided {
+			want = nil
+		}
+		require.Equal(t, want, storetest.AsMap(t, b.Raw("transfers", id))["verified"], id)
+	}
+}
+
 // Undecided transfers are read after what the account was read with, and pages show what
 // was seen of them.
 func TestReadsAreCausal(t *testing.T) {
