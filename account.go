@@ -347,7 +347,7 @@ type closing struct {
 //  2. Its caller closes alice, and is refused because of a transfer that is over.
 //
 // So where all that is in flight is committed, it is waited for.
-// Not so where there is money: waiting takes none away.
+// Where there is money, nothing is waited for: waiting takes none away.
 func (c *closing) judge(ctx context.Context, status accounts.Status) (done bool, err error) {
 	switch {
 	case status.Closed:

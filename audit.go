@@ -143,7 +143,7 @@ type ExpectedTotal struct {
 // A problem between two clusters counts as a finding only if a second read confirms it.
 // A transfer that stands still is a finding only after ten times the stall threshold (see
 // [WithStallThreshold]), or 50 s where that is zero.
-// It is one as much later as recovery itself waits longer for what was taken over often.
+// For a transfer that was taken over often, it takes longer, as much as recovery waits.
 // A hold that has not expired is not a finding.
 //
 //   - nil: everything was read.

@@ -287,9 +287,9 @@ func (cs *calls) wait(ctx context.Context) error {
 
 // Healthy reports whether this Coordinator can work: the servers of all its collections
 // answer and are primaries, and a [Coordinator.Run] that was started still works.
-// That is more than that it has not returned: it has lately found out what there is to
+// It is not enough that Run has not returned: it has lately found out what there is to
 // do, and done it; and where it delivers events, it has lately found out which are due.
-// A handler that fails is no reason.
+// A handler that fails does not make it unhealthy.
 // Where no Run was started, or its context has ended, the servers alone count.
 // It asks each server once, and reads the notes of the collections in use: they must be
 // those that this process began with.

@@ -81,10 +81,10 @@
 // [Coordinator.Submit] stores a transfer for a worker. With NotBefore, the worker runs it
 // no earlier than that time by the server's clock, so the clocks of your machines don't
 // matter. Its money is not reserved before. With AwaitFundsUntil, it waits until its
-// accounts can pay, no longer than until that time: [Record].Waiting says so. Any number
-// of transfers may wait: workers read only those that are due. [Request].Metadata is
-// stored with each transfer, and [Coordinator.List] finds transfers by it, page by page:
-// see [Query].Beyond. [Coordinator.Count] counts them.
+// accounts can pay, but not beyond that time: [Record].Waiting says what it lacks. Any
+// number of transfers may wait: workers read only those that are due. [Request].Metadata
+// is stored with each transfer, and [Coordinator.List] finds transfers by it, page by
+// page: see [Query].Beyond. [Coordinator.Count] counts them.
 //
 // With [WithEvents], [Coordinator.Run] reports to your handler that a transfer is held,
 // has succeeded or has failed. Each event is delivered at least once, whatever crashes.

@@ -30,7 +30,7 @@ type Explanation struct {
 	// by then: by this Coordinator's stall threshold, or when a hold expires, or a
 	// submitted transfer may begin.
 	// Where its process has died, Run goes on with it earlier, as a rule within seconds.
-	// It is zero of a transfer that is final, or that recovery leaves alone.
+	// It is zero for a transfer that is final, or that recovery leaves alone.
 	NextTry time.Time
 	// Left says what is left to be done.
 	Left string
@@ -74,7 +74,7 @@ type Stats struct {
 	Preparing int64
 	// Held counts the holds that are held.
 	Held int64
-	// Overdue counts those of the Held that have expired.
+	// Overdue counts the held holds that have expired.
 	// Where Run works there are none for longer than a second or so.
 	Overdue int64
 	// Committed counts those in StateCommitted.

@@ -216,7 +216,7 @@ func WithRetention(d time.Duration) Option {
 }
 
 // ReturnAt says how far a transfer has come when a call for it answers without an error.
-// The later, the longer the caller waits.
+// A later point means a longer wait.
 type ReturnAt uint8
 
 const (
@@ -258,9 +258,9 @@ func (at ReturnAt) progress() protocol.Progress {
 // transfers.
 // The writes that gather while a command is on its way go out with the next one.
 // No caller waits for a timer, so that a lone transfer is as quick as can be.
-// What is left to be done after the answer goes out up to 250 ms later, together with
-// that of others, or with the next write to the same account.
-// While callers wait it has a quarter of each command.
+// What remains to be done when the answer is sent goes out up to 250 ms later, together
+// with that of others, or with the next write to the same account.
+// While callers are waiting, it gets at most a quarter of each command.
 // The zero value of a field stands for its default, which needs no tuning.
 //
 // A command carries fewer writes after a time-out, half as many each time, and more again

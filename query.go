@@ -53,13 +53,13 @@ type Query struct {
 	// server's clock.
 	// That includes holds, and what waits for a worker: give States, or Holds, to tell
 	// them apart.
-	// What a clock that was wrong has modified further ahead than that counts as idle, as
-	// it does for the stall threshold.
+	// A transfer whose LastModified lies further in the future than that, because a clock
+	// was wrong, counts as idle, as it does for the stall threshold.
 	// Defaults to 0: however long.
 	IdleFor time.Duration
 	// Stuck selects only what could not be finished when that was last tried.
 	// Record.Stuck says why.
-	// Defaults to false: all others, too.
+	// Defaults to false: stuck or not.
 	Stuck bool
 	// Holds selects the holds that are held now: their money is reserved, and they are
 	// neither posted nor voided.

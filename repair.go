@@ -92,7 +92,7 @@ type MarkerRepair struct {
 //     The update that removes it replaces the fence, so the prepare is refused from then
 //     on.
 //   - A payment, settle or undo is still on its way, or a write that clears a done mark.
-//     It requires what it removes, and so does the repair: one of the two finds it.
+//     Both require the entry that they remove, so only one of them finds it.
 //     A payment that comes first leaves its done mark, and nothing more is paid in.
 //   - The repair itself is sent again because its answer was lost, or by another
 //     operator.

@@ -71,9 +71,9 @@ type Reversal struct {
 //     then on.
 //     What it would have taken back is left for another ID: ask again with a new one once
 //     the money is there.
-//   - ErrInvalidRequest: not exactly one of All, Amount and Legs is given, they name an
-//     account that the original has not moved or move it the same way again, or the
-//     original touched a ledger that this Coordinator was not given.
+//   - ErrInvalidRequest: not exactly one of All, Amount and Legs is given; they name an
+//     account whose money the original has not moved, or move money in the original's
+//     direction; or the original touched a ledger that this Coordinator was not given.
 //     The text says which.
 //   - ErrUnsettled, ErrInDoubt, ErrIDConflict and all others: as [Coordinator.Transfer].
 //     The context's own error, ErrClosed and that of a server that is away mean that this

@@ -126,8 +126,8 @@ type Entry struct {
 // callers, no matter how many transfers are under way.
 //
 // A statement does not rely on waiting times.
-// A commit takes its time from the server's clock first and shows later, when the server
-// has stored it.
+// A commit takes its time from the server's clock first, and can be read later, when the
+// server has stored it.
 // A statement waits for the commits on its account that are between the two, for as long
 // as the server needs, and for nothing else.
 // It doesn't wait for what is merely undecided, such as a hold.
@@ -167,8 +167,8 @@ type Entry struct {
 //   - all others: as [Coordinator.Get].
 //     The entries before it are right: go on with Beyond.
 //
-// For an account that is younger than what is kept it isn't known that nothing was
-// before: begin with After, the time at which it was opened.
+// If an account was opened within the time that is kept, the library can't know that
+// nothing came before: begin with After, the time at which it was opened.
 // A range that lies five minutes or more before any retention was first used, and has no
 // entries, is empty, not gone.
 func (c *Coordinator) Statement(ctx context.Context, id string, q StatementQuery) iter.Seq2[Entry, error] {
