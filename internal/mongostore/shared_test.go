@@ -286,6 +286,28 @@ func TestServerThatRefusesPipelines(t *testing.T) {
 	}
 }
 
+// A server that evaluates the pipeline, and in another way, shows that in the trial. It
+// is given statements for one account each from the beginning, and tried once.
+func TestServerThatEvaluatesOtherwise(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	b.Store.SpoilBodies(encode(bson.D{{Key: "$mergeObjects", Value: bson.A{"$$ROOT"}}}))
+	var rs requests
+	for _, name := range []string{"a", "b"} {
+		b.Put(storetest.Account(name, bson.M{"balance": int64(200)}))
+		a := b.Attempt("by "+name, b.Leg(name, -60))
+		rs.add(a, b.Ready(a)...)
+	}
+	require.False(t, b.Store.Shares(t.Context(), b.Store.Ledgers[""]))
+	b.Log.Take()
+	assert.Equal(t, all(2, protocol.Applied), b.batch(rs))
+	names, accounts := b.sent()
+	assert.Equal(t, []string{"update"}, names)
+	assert.Equal(t, [][]int{{1, 1}}, accounts)
+	b.debited(200, 1, "a")
+	b.debited(200, 1, "b")
+}
+
 // A statement is for 512 accounts at most.
 func TestSharedStatementsAreBounded(t *testing.T) {
 	t.Parallel()
