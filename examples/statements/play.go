@@ -33,6 +33,7 @@ func main() {
 }
 
 // play runs the story in a database of its own, and drops the database at the end.
+// This file is the same in every story, so that each folder can be copied as it is.
 func play(ctx context.Context, uri string) (err error) {
 	if uri == "" {
 		return errors.New("MONGODB_URI is not set: it names a replica set or a mongos, like mongodb://localhost:27017/?replicaSet=rs0")

@@ -53,6 +53,45 @@ func TestChangedQuotesAreFound(t *testing.T) {
 	assert.Empty(t, sourceOf(t, quotes[1], []string{source}))
 }
 
+// The test and the mutant that CONTRIBUTING.md takes for examples are there.
+func TestExamplesForContributorsExist(t *testing.T) {
+	t.Parallel()
+	root, _ := pages(t)
+	text, err := os.ReadFile(filepath.Join(root, "CONTRIBUTING.md"))
+	require.NoError(t, err)
+	one := regexp.MustCompile(`go test -count=1 -run (Test\w+) (\./\S+)`).FindStringSubmatch(string(text))
+	require.Len(t, one, 3)
+	require.Contains(t, sourcesIn(t, filepath.Join(root, one[2])), "func "+one[1]+"(t *testing.T)")
+	mutant := regexp.MustCompile(`(?s)       == .*?\n\n`).FindString(string(text))
+	require.NotEmpty(t, mutant)
+	mutants, err := os.ReadFile(filepath.Join(root, "internal", "simulate", "testdata", "mutants", "fences.txt"))
+	require.NoError(t, err)
+	require.Contains(t, plainLines(string(mutants)), plainLines(mutant))
+}
+
+// sourcesIn returns the Go files of a folder, one behind the other.
+func sourcesIn(t *testing.T, folder string) string {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(folder, "*.go"))
+	require.NoError(t, err)
+	var all strings.Builder
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		all.Write(text)
+	}
+	return all.String()
+}
+
+// plainLines returns a text without the space around its lines.
+func plainLines(text string) string {
+	var lines []string
+	for line := range strings.Lines(strings.TrimSpace(text)) {
+		lines = append(lines, strings.TrimSpace(line))
+	}
+	return strings.Join(lines, "\n")
+}
+
 // quotesIn returns the blocks of Go code in a page.
 func quotesIn(text string) (quotes []string) {
 	for _, found := range regexp.MustCompile("(?ms)^```go\n(.*?)^```$").FindAllStringSubmatch(text, -1) {

@@ -2,7 +2,6 @@ package docs_test
 
 import (
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -12,7 +11,6 @@ import (
 )
 
 // Each sentence of the documentation begins a line, so that a diff shows which changed.
-// The page of the measurements is written by a program.
 func TestOneSentencePerLine(t *testing.T) {
 	t.Parallel()
 	_, paths := pages(t)
@@ -20,9 +18,6 @@ func TestOneSentencePerLine(t *testing.T) {
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
 		require.NoError(t, err)
-		if strings.HasSuffix(filepath.Dir(path), filepath.Join("docs", "bench")) {
-			continue
-		}
 		read++
 		for _, line := range crowded(string(text)) {
 			t.Errorf("%s has more than one sentence in a line: %s", path, line)
