@@ -82,6 +82,8 @@ type Account struct {
 //     Neither this error nor GetAccount says who has opened it.
 //     If two callers may choose the same ID, let each store its name in Metadata.
 //   - ErrInvalidRequest: the text says what is malformed; nothing was stored.
+//   - ErrUnwritable: a validator or an index of yours refuses the document, and would
+//     again; nothing was stored.
 //   - ErrInDoubt: call again.
 //     ErrAccountExists then means that the account is there.
 //     Where ErrInDoubt wraps it, there is one, and this call may have opened it.
@@ -312,8 +314,10 @@ func (l *Ledger) untilKnown(ctx context.Context, id string, write func(context.C
 			return nil
 		case t.done:
 			return aboutAccount(id, tries.doubt(t.err))
+		case t.result == protocol.Failed && refused(t.err):
+			return aboutAccount(id, tries.doubt(named(t.err)))
 		case t.result == protocol.Failed:
-			return tries.err(aboutAccount(id, fmt.Errorf("it could not be written: %w", named(t.err))))
+			return aboutAccount(id, tries.doubt(withCause(ErrUnwritable, t.err)))
 		}
 		tries.record(t)
 	}

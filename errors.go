@@ -75,6 +75,7 @@ var (
 	// ErrUnwritable means that the server refuses the write: because of a validator, a
 	// type, or an index of the user's that is unique or can't have the document.
 	// The text has the server's reason.
+	// OpenAccount, UpdateAccount, CloseAccount and ReopenAccount return it as well.
 	ErrUnwritable = errors.New("the server refuses to write to the account")
 )
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mongotransfer/transfer"
 	"github.com/mongotransfer/transfer/cmd/transferctl/internal/tutorial"
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
@@ -53,7 +54,7 @@ type problemView struct {
 }
 
 func (p *program) convertCommand() *cobra.Command {
-	var dryRun bool
+	var dryRun, balancesOnly bool
 	var transactions, accountKey, prefix, initial string
 	c := p.command("convert", "take over the transactions of the tutorial's two-phase commit",
 		"Convert brings the unfinished transactions of MongoDB's tutorial to their end, and asks the library for those that\n"+
@@ -66,18 +67,28 @@ func (p *program) convertCommand() *cobra.Command {
 			v := conversion{p: p, s: s, books: &tutorial.Books{
 				Accounts: wire.ForCommands(s.accounts), Transactions: wire.ForCommands(s.database.Collection(transactions)),
 				Transfers: wire.ForCommands(s.transfers),
-				Balance:   cmp.Or(s.fields.Balance, "balance"), Currency: cmp.Or(s.fields.Currency, "currency"),
+				Fields:    fieldNames(s.fields), BalancesOnly: balancesOnly,
 				Key: accountKey, ObjectIDs: s.ids == transfer.ObjectIDs, Prefix: prefix,
 			}, view: convertView{DryRun: dryRun}}
 			return v.run(ctx, initial == "cancel")
 		}))
 	flags := c.Flags()
 	flags.BoolVar(&dryRun, "dry-run", false, "only list what would be done")
+	flags.BoolVar(&balancesOnly, "balances-only", false, "there are no transactions of the tutorial: only make balances whole numbers")
 	flags.StringVar(&transactions, "transactions", "transactions", "the tutorial's collection of transactions")
 	flags.StringVar(&accountKey, "account-key", "_id", "the field by which transactions name accounts; name in the tutorial's first edition")
 	flags.StringVar(&prefix, "prefix", "old:", "what the IDs of transfers begin with that were transactions")
 	flags.StringVar(&initial, "initial", "transfer", "what becomes of what had not begun: transfer or cancel")
 	return c
+}
+
+// fieldNames returns the names of an account's fields.
+func fieldNames(f transfer.Fields) document.Fields {
+	return document.Fields{
+		Balance: cmp.Or(f.Balance, "balance"), Pending: cmp.Or(f.Pending, "pending"), Fence: cmp.Or(f.Fence, "fence"),
+		Floor: cmp.Or(f.Floor, "floor"), Currency: cmp.Or(f.Currency, "currency"), Closed: cmp.Or(f.Closed, "closed"),
+		Frozen: cmp.Or(f.Frozen, "frozen"),
+	}
 }
 
 // run plans, asks, converts and audits.
@@ -99,8 +110,11 @@ func (v *conversion) run(ctx context.Context, cancel bool) error {
 			return w.err
 		}
 	}
-	if err := v.p.confirm(ctx, "convert %s of %s.%s, on which nobody else may work any more",
-		count(len(plan.Steps), "transaction"), v.s.database.Name(), v.books.Transactions.Name()); err != nil {
+	what, of := count(len(plan.Steps), "transaction"), v.books.Transactions
+	if v.books.BalancesOnly {
+		what, of = "the balances of "+count(plan.WholeAccounts, "account"), v.books.Accounts
+	}
+	if err := v.p.confirm(ctx, "convert %s of %s, on which nobody else may work any more", what, wire.NamespaceOf(of)); err != nil {
 		return err
 	}
 	if err := v.convert(ctx, plan); err != nil {
@@ -226,7 +240,7 @@ func (v *conversion) show(plan tutorial.Plan) {
 		})
 	}
 	for _, problem := range plan.Problems {
-		v.view.Problems = append(v.view.Problems, problemView(problem))
+		v.view.Problems = append(v.view.Problems, viewOfProblem(problem))
 	}
 	v.view.WholeAccounts, v.view.WholeTransactions, v.view.Arrays = plan.WholeAccounts, plan.WholeTransactions, plan.Arrays
 }
@@ -241,14 +255,22 @@ func (v *conversion) showLeft(left tutorial.Plan) {
 		})
 	}
 	for _, problem := range left.Problems {
-		v.view.Problems = append(v.view.Problems, problemView(problem))
+		v.view.Problems = append(v.view.Problems, viewOfProblem(problem))
 	}
 }
 
+func viewOfProblem(p tutorial.Problem) problemView {
+	return problemView{About: p.About, Detail: p.Detail, Advice: asCommands(p.Advice)}
+}
+
 func (v *conversion) tellPlan(w *page) {
-	w.line("to convert: %s; doubles of %s and %s, which become whole numbers; the arrays of %s",
-		count(len(v.view.Transactions), "transaction"), count(v.view.WholeAccounts, "account"),
-		count(v.view.WholeTransactions, "transaction"), count(v.view.Arrays, "account"))
+	if v.books.BalancesOnly {
+		w.line("to convert: doubles of %s, which become whole numbers", count(v.view.WholeAccounts, "account"))
+	} else {
+		w.line("to convert: %s; doubles of %s and %s, which become whole numbers; the arrays of %s",
+			count(len(v.view.Transactions), "transaction"), count(v.view.WholeAccounts, "account"),
+			count(v.view.WholeTransactions, "transaction"), count(v.view.Arrays, "account"))
+	}
 	var rows [][]string
 	for _, s := range v.view.Transactions {
 		action := string(s.Action)
@@ -281,7 +303,11 @@ func (v *conversion) tellDone(w *page) {
 			w.line("%s: %s", clean(s.Transfer), clean(s.Outcome))
 		}
 	}
-	w.line("converted: %s", count(len(v.view.Transactions), "transaction"))
+	if v.books.BalancesOnly {
+		w.line("converted: %s", count(v.view.WholeAccounts, "account"))
+	} else {
+		w.line("converted: %s", count(len(v.view.Transactions), "transaction"))
+	}
 	v.view.Audit.write(w)
 	v.tellProblems(w)
 	if n := len(v.view.Problems); n > 0 {

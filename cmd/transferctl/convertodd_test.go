@@ -64,7 +64,7 @@ func TestConvertPlansManyTransactions(t *testing.T) {
 func oldBooksOf(db *mongo.Database) *tutorial.Books {
 	return &tutorial.Books{
 		Accounts: db.Collection("accounts"), Transactions: db.Collection("transactions"), Transfers: db.Collection("transfers"),
-		Balance: "balance", Currency: "currency", Key: "_id", Prefix: "old:",
+		Fields: fieldNames(transfer.Fields{}), Key: "_id", Prefix: "old:",
 	}
 }
 

@@ -153,19 +153,26 @@ func TestTutorialIsLeftAlone(t *testing.T) {
 	db := mongotest.Database(t)
 	ctx := t.Context()
 	accounts := db.Collection("accounts")
-	for id, balance := range map[string]any{"A": 12.5, "B": 1e20, "C": "12", "D": 12.0, "E": int32(12), "F": math.NaN()} {
+	decimal, err := bson.ParseDecimal128("3.50")
+	require.NoError(t, err)
+	for id, balance := range map[string]any{
+		"A": 12.5, "B": 1e20, "C": "12", "D": 12.0, "E": int32(12), "F": math.NaN(), "G": bson.A{int32(1)}, "H": decimal,
+		"I": bson.A{int64(1), int64(2)},
+	} {
 		_, err := accounts.InsertOne(ctx, bson.D{{Key: "_id", Value: id}, {Key: "balance", Value: balance}})
 		require.NoError(t, err)
 	}
 	left, err := makeWhole(ctx, accounts, "balance")
 	require.NoError(t, err)
-	assert.EqualValues(t, 4, left)
+	assert.EqualValues(t, 6, left, "the arrays, and not the decimal")
 	rows, err := accounts.Find(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$ne", Value: "F"}}}},
 		options.Find().SetSort(bson.D{{Key: "_id", Value: 1}}))
 	require.NoError(t, err)
 	var found []struct{ Balance any }
 	require.NoError(t, rows.All(ctx, &found))
-	assert.Equal(t, []struct{ Balance any }{{12.5}, {1e20}, {"12"}, {int64(12)}, {int32(12)}}, found)
+	assert.Equal(t, []struct{ Balance any }{
+		{12.5}, {1e20}, {"12"}, {int64(12)}, {int32(12)}, {bson.A{int32(1)}}, {decimal}, {bson.A{int64(1), int64(2)}},
+	}, found)
 
 	_, err = db.Collection("transactions").InsertOne(ctx, bson.D{
 		{Key: "_id", Value: 1}, {Key: "source", Value: "gone"}, {Key: "destination", Value: "D"},
@@ -176,4 +183,84 @@ func TestTutorialIsLeftAlone(t *testing.T) {
 	var d bson.M
 	require.NoError(t, accounts.FindOne(ctx, bson.D{{Key: "_id", Value: "D"}}).Decode(&d))
 	assert.EqualValues(t, 12, d["balance"], "nothing is paid that nobody has paid for")
+}
+
+// Euros that are doubles become cents in a field of their own, however often that is
+// tried, and the library goes on with these.
+func TestEurosBecomeCents(t *testing.T) {
+	t.Parallel()
+	db := mongotest.Database(t)
+	ctx := t.Context()
+	decimal, err := bson.ParseDecimal128("3.50")
+	require.NoError(t, err)
+	euros := map[string]any{
+		"ann": 12.50, "bob": 1.15, "sum": 0.1 + 0.2, "debt": -3.20, "int": int32(7), "decimal": decimal, "rich": 9_999_999_999.99,
+	}
+	odd := map[string]any{"fraction": 12.505, "nan": math.NaN(), "text": "12", "array": bson.A{12.5}, "large": 1e11, "none": nil}
+	accounts := db.Collection("accounts")
+	add := func(account ...bson.E) {
+		_, err := accounts.InsertOne(ctx, bson.D(account))
+		require.NoError(t, err)
+	}
+	for _, group := range []map[string]any{odd, euros} {
+		for id, balance := range group {
+			add(bson.E{Key: "_id", Value: id}, bson.E{Key: "balance", Value: balance}, bson.E{Key: "floor", Value: bson.MinKey{}})
+		}
+	}
+	add(bson.E{Key: "_id", Value: "before"}, bson.E{Key: "balance", Value: 1.0}, bson.E{Key: "cents", Value: int64(2)})
+	for range 2 {
+		left, err := addCents(ctx, accounts)
+		require.NoError(t, err)
+		require.EqualValues(t, len(odd), left)
+	}
+	_, err = accounts.DeleteMany(ctx, bson.D{{Key: "cents", Value: bson.D{{Key: "$exists", Value: false}}}})
+	require.NoError(t, err)
+	_, err = accounts.UpdateMany(ctx, bson.D{}, bson.D{{Key: "$rename", Value: bson.D{{Key: "balance", Value: "eurosBefore"}}}})
+	require.NoError(t, err)
+
+	want := map[string]int64{
+		"ann": 1250, "bob": 115, "sum": 30, "debt": -320, "int": 700, "decimal": 350, "rich": 999_999_999_999, "before": 2,
+	}
+	b := openBank(t, db, nil, transfer.WithFields(transfer.Fields{Balance: "cents"}))
+	for _, cents := range want {
+		b.sums[""] += cents
+	}
+	_, err = b.Transfer(ctx, transfer.Request{ID: "order-1", From: "ann", To: "bob", Amount: transfer.Units(1250)})
+	require.NoError(t, err)
+	want["ann"], want["bob"] = 0, 1365
+	b.checkBooks(want)
+}
+
+// The accounts of the house, which the users' collection refuses, are in a ledger of
+// their own.
+func TestAccountsOfTheHouse(t *testing.T) {
+	t.Parallel()
+	db := mongotest.Database(t)
+	ctx := t.Context()
+	validator := bson.D{{Key: "email", Value: bson.D{{Key: "$exists", Value: true}}}}
+	require.NoError(t, db.CreateCollection(ctx, "accounts", options.CreateCollection().SetValidator(validator)))
+	ann, fees := bson.NewObjectID(), bson.NewObjectID().Hex()
+	_, err := db.Collection("accounts").InsertOne(ctx, bson.D{
+		{Key: "_id", Value: ann}, {Key: "balance", Value: int64(100)}, {Key: "email", Value: "ann@example.org"},
+	})
+	require.NoError(t, err)
+	b := openBank(t, db, nil, transfer.WithAccountIDs(transfer.ObjectIDs), transfer.WithLedger("house", db.Collection("house")))
+	b.sums[""] = 100
+
+	_, err = b.OpenAccount(ctx, transfer.Account{ID: fees})
+	require.ErrorIs(t, err, transfer.ErrUnwritable)
+	house, err := b.Ledger("house")
+	require.NoError(t, err)
+	_, err = house.Open(ctx, transfer.Account{ID: "fees"})
+	require.ErrorIs(t, err, transfer.ErrInvalidRequest, "its accounts have ObjectIDs, too")
+	_, err = house.Open(ctx, transfer.Account{ID: fees})
+	require.NoError(t, err)
+	_, err = b.Transfer(ctx, transfer.Request{ID: "fee-1", Legs: []transfer.Leg{
+		{Account: ann.Hex(), Amount: transfer.Units(-30)}, {Ledger: "house", Account: fees, Amount: transfer.Units(30)},
+	}})
+	require.NoError(t, err)
+	paid, err := house.Get(ctx, fees)
+	require.NoError(t, err)
+	require.Equal(t, transfer.Units(30), paid.Balance)
+	b.checkBooks(map[string]int64{ann.Hex(): 70})
 }

@@ -8,8 +8,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// makeWhole turns amounts that the shell has stored as doubles into whole numbers, and
-// returns how many it has left alone because they have a fraction, or are none.
+// makeWhole turns amounts that the shell has stored as doubles into whole numbers. It
+// returns how many documents are left without an amount: what they have is a double with
+// a fraction, or no number, such as an array. A Decimal128 is an amount.
 func makeWhole(ctx context.Context, c *mongo.Collection, field string) (left int64, err error) {
 	whole := bson.D{
 		{Key: field, Value: bson.D{{Key: "$type", Value: "double"}, {Key: "$gte", Value: -(1 << 53)}, {Key: "$lte", Value: 1 << 53}}},
@@ -22,8 +23,8 @@ func makeWhole(ctx context.Context, c *mongo.Collection, field string) (left int
 	if _, err := c.UpdateMany(ctx, whole, mongo.Pipeline{toLong}); err != nil {
 		return 0, err
 	}
-	other := bson.D{{Key: field, Value: bson.D{{Key: "$not", Value: bson.D{{Key: "$type", Value: bson.A{"int", "long"}}}}}}}
-	return c.CountDocuments(ctx, other)
+	exact := bson.D{{Key: "$in", Value: bson.A{bson.D{{Key: "$type", Value: "$" + field}}, bson.A{"int", "long", "decimal"}}}}
+	return c.CountDocuments(ctx, bson.D{{Key: "$expr", Value: bson.D{{Key: "$not", Value: bson.A{exact}}}}})
 }
 
 // oldTransaction is a document of the tutorial's collection "transactions".

@@ -112,8 +112,9 @@ func aboutMarkers() []codeAdvice {
 
 func aboutAccounts() []codeAdvice {
 	return []codeAdvice{
-		{BelowFloor, "No debit does this. Find out who writes to the balance, or removes floors, besides the library, and pay in " +
-			"what is missing."},
+		{BelowFloor, "No debit does this. If it may be overdrawn, as one that had its debt before the library came, set its floor by " +
+			"UpdateAccount, with Floor or NoFloor. Otherwise find out who writes to the balance, or removes floors, besides the library, " +
+			"and pay in what is missing."},
 		{ClosedMarker, "Somebody has closed the account without CloseAccount. What is in flight is finished all the same. Use CloseAccount."},
 		{WrongBalance, "Store it as int32, int64 or Decimal128, with at most 12 digits behind the point, and within 2^62 or 10^21 on either " +
 			"side of zero. Until then transfers are refused with ErrAmountKind or ErrOverflow, and those in flight may not be finished."},

@@ -3,9 +3,19 @@ package audit
 import (
 	"fmt"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer/internal/collections"
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
+
+// CheckAccount finds what is wrong with a stored account of the default ledger by itself.
+func CheckAccount(fields document.Fields, ids document.IDCodec, stored bson.Raw) []Finding {
+	r := Reader{catalog: &collections.Catalog{IDs: ids}}
+	return checkDocument(r.document(&collections.Collection{Fields: fields}, stored))
+}
 
 // checkDocument finds what is wrong with a participant's document by itself.
 func checkDocument(d *Document) []Finding {

@@ -146,8 +146,13 @@ func requireUnmarked(ctx context.Context, c *collections.Collection, pending str
 	if err != nil || len(documents) == 0 {
 		return err
 	}
-	return fmt.Errorf("%w: a transfer is in flight on %s of %s, in the field %s: let all come to their end first", collections.ErrUnsupported,
-		words.Clip(document.IDText(documents[0].Lookup("_id"))), c.Namespace, words.Quote(pending))
+	id, field := words.Clip(document.IDText(documents[0].Lookup("_id"))), words.Quote(pending)
+	if _, isMap := documents[0].Lookup(pending).DocumentOK(); !isMap {
+		return fmt.Errorf("%w: the field %s of %s of %s is no map of markers: if it is yours, name another one by WithFields; "+
+			"otherwise put the map back, and let all transfers come to their end first", collections.ErrUnsupported, field, id, c.Namespace)
+	}
+	return fmt.Errorf("%w: a transfer is in flight on %s of %s, in the field %s: let all come to their end first",
+		collections.ErrUnsupported, id, c.Namespace, field)
 }
 
 // adoptNote replaces a note, unless it was changed since it was read.

@@ -100,12 +100,12 @@ func (v View) HasCurrency(currency string) bool {
 }
 
 // Currency returns the currency in words that can be passed on.
-// What is no text is named by its type.
+// What is no text is named by its type, and as what it is.
 func (v View) Currency() string {
 	if text, ok := v.CurrencyText(); ok {
 		return text
 	}
-	return v.StoredCurrency().Type.String()
+	return "no string (" + v.StoredCurrency().Type.String() + ")"
 }
 
 // Pending returns what is stored where the map of markers should be.

@@ -12,7 +12,7 @@ import (
 // gives it: the widest of the two, and a long where an int doesn't hold it.
 func sum(a, b any, subtract bool) (any, error) {
 	if rankOf(a) != rankNumber || rankOf(b) != rankNumber {
-		return nil, refuse(codeTypeMismatch, "the sum of a %s and a %s", typeOf(a), typeOf(b))
+		return nil, refuse(codeTypeMismatch, "the sum of %s and %s", typeOf(a), typeOf(b))
 	}
 	has := func(kind string) bool { return typeOf(a) == kind || typeOf(b) == kind }
 	if has("decimal") && has("double") {
@@ -52,7 +52,7 @@ func combined(operator string, operands bson.A) (any, error) {
 	case rankOf(a) == rankNull || rankOf(b) == rankNull:
 		return nil, nil
 	case rankOf(a) != rankNumber || rankOf(b) != rankNumber, typeOf(a) == "decimal" || typeOf(b) == "decimal":
-		return nil, refuse(codeNotSupported, "the server in memory doesn't know %s of a %s and a %s", operator, typeOf(a), typeOf(b))
+		return nil, refuse(codeNotSupported, "the server in memory doesn't know %s of %s and %s", operator, typeOf(a), typeOf(b))
 	case operator == "$pow" && asDouble(a) < 2:
 		return nil, refuse(codeNotSupported, "the server in memory doesn't know $pow of %v", a)
 	case typeOf(a) != "double" && typeOf(b) != "double":

@@ -294,7 +294,7 @@ func applyConvert(operand any, s scope) (any, error) {
 	case rankOf(value) == rankNull:
 		return evaluate(field(d, "onNull"), s)
 	case slices.Contains([]string{"long", "double", "decimal", "string", "objectId", "timestamp"}, typeOf(value)):
-		return nil, refuse(codeNotSupported, "the server in memory doesn't know $convert of a %s to a date", typeOf(value))
+		return nil, refuse(codeNotSupported, "the server in memory doesn't know $convert of %s to a date", typeOf(value))
 	case rankOf(value) != rankDate:
 		return evaluate(field(d, "onError"), s)
 	}
@@ -356,7 +356,7 @@ func applySetField(operand any, s scope) (any, error) {
 	case err != nil:
 		return nil, err
 	case !is:
-		return nil, refuse(codeOperands, "$setField of a %s", typeOf(input))
+		return nil, refuse(codeOperands, "$setField of %s", typeOf(input))
 	case value == any(missing{}):
 		return without(document, name), nil
 	default:
@@ -386,7 +386,7 @@ func addOrSubtract(operator string, a, b any) (any, error) {
 	if at, is := a.(bson.DateTime); is {
 		by, whole := exact(b)
 		if whole != 0 || !by.IsInt() {
-			return nil, refuse(codeOperands, "%s of a date and a %s", operator, typeOf(b))
+			return nil, refuse(codeOperands, "%s of a date and %s", operator, typeOf(b))
 		}
 		millis := time.Duration(by.Num().Int64()) * time.Millisecond
 		if operator == "$subtract" {

@@ -115,7 +115,7 @@ func (r refusals) expressions() map[string]error {
 		"'options'":      r.expression(one("$regexMatch", named("input", "A", "regex", "a", "options", "i"))),
 		"of $regexMatch": r.expression(one("$regexMatch", named("input", "A", "regex", bson.Regex{Pattern: "a"}))),
 		"'default'":      r.expression(one("$switch", one("branches", bson.A{}))),
-		"$convert of a":  r.expression(one("$convert", named("input", int64(1), "to", "date", "onError", 1, "onNull", 1))),
+		"$convert of ":   r.expression(one("$convert", named("input", int64(1), "to", "date", "onError", 1, "onNull", 1))),
 		"'$gt' is no":    r.expression(bson.D{{Key: "$gt", Value: bson.A{1, 2}}, {Key: "x", Value: 1}}),
 	}
 }

@@ -86,7 +86,7 @@ func assignments(operators bson.D) ([]assignment, error) {
 	for _, o := range operators {
 		fields, is := o.Value.(bson.D)
 		if !is {
-			return nil, refuse(codeFailedToParse, "Modifiers operate on fields but we found a %s instead", typeOf(o.Value))
+			return nil, refuse(codeFailedToParse, "Modifiers operate on fields but we found %s instead", typeOf(o.Value))
 		}
 		for _, f := range fields {
 			all = append(all, assignment{o.Key, f})

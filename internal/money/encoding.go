@@ -35,7 +35,7 @@ func FromBSON(value bson.RawValue) (Amount, error) {
 			return fromDecimal(d)
 		}
 	default:
-		return Amount{}, fmt.Errorf("a %s is no exact amount: store int32, int64 or Decimal128", value.Type)
+		return Amount{}, fmt.Errorf("a value of type %s is no exact amount: store int32, int64 or Decimal128", value.Type)
 	}
 	return Amount{}, fmt.Errorf("a damaged %s", value.Type)
 }

@@ -124,6 +124,20 @@ func TestAdoptRefusesWhatIsInFlight(t *testing.T) {
 	}
 }
 
+// A field of the user's that has the name of the markers is not taken for a transfer in
+// flight.
+func TestAdoptTellsAFieldOfTheUsers(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0).WithIndexes()
+	b.SetField("accounts", "b", "orders", bson.A{"order1"})
+	before := b.Contents()
+	err := b.NewCoordinator(b.DB, transfer.WithFields(transfer.Fields{Pending: "orders"})).Adopt(t.Context())
+	require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment)
+	require.ErrorContains(t, err, `the field "orders" of b of `+b.DB.Name()+".accounts is no map of markers: if it is yours, name another one")
+	require.NotContains(t, err.Error(), "is in flight")
+	require.Equal(t, before, b.Contents())
+}
+
 // A note in another format, or with unknown fields, belongs to another release.
 // Every verb refuses to work beside it, and Adopt leaves it alone.
 func TestNotesOfOtherReleases(t *testing.T) {

@@ -218,8 +218,9 @@ func TestCurrencyError(t *testing.T) {
 	}{
 		"another": {"usd", transfer.CurrencyError{Currency: "EUR", AccountCurrency: `U"SD`},
 			`the transfer is in "EUR", the account in "U\"SD"`},
-		"none":          {"none", transfer.CurrencyError{Currency: "EUR"}, `the account in none`},
-		"not a text":    {"odd", transfer.CurrencyError{Currency: "EUR", AccountCurrency: "64-bit integer"}, `the account in "64-bit integer"`},
+		"none": {"none", transfer.CurrencyError{Currency: "EUR"}, `the account in none`},
+		"not a text": {"odd", transfer.CurrencyError{Currency: "EUR", AccountCurrency: "no string (64-bit integer)"},
+			`the account in "no string (64-bit integer)"`},
 		"none is asked": {"usd", transfer.CurrencyError{AccountCurrency: `U"SD`}, `the transfer is in none`},
 	} {
 		req := bank.Move(name, "eur", row.to, 1)
@@ -278,4 +279,40 @@ func TestUnwritableTellsTheReason(t *testing.T) {
 			b.CheckBooks(bank.Balances(100, 0))
 		})
 	}
+}
+
+// An account that the server refuses to store, or to change, is as it was: to ask again
+// does not help before the server's rule is changed.
+func TestUnwritableAccounts(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0, 7)
+	index := mongo.IndexModel{Keys: bson.D{{Key: "email", Value: 1}}, Options: options.Index().SetUnique(true).SetName("mine")}
+	open := func() error { return bank.ErrorOf(b.OpenAccount(t.Context(), transfer.Account{ID: "fees"})) }
+	refused := func(err error, reason string) {
+		t.Helper()
+		require.ErrorIs(t, err, transfer.ErrUnwritable)
+		require.Equal(t, transfer.Unchanged, transfer.OutcomeOf(err))
+		require.ErrorContains(t, err, reason)
+	}
+
+	accounts := b.DB.Collection("accounts")
+	for _, id := range []string{"a", "b"} {
+		_, err := accounts.UpdateByID(t.Context(), id, bson.D{{Key: "$set", Value: bson.D{{Key: "email", Value: id}}}})
+		require.NoError(t, err)
+	}
+	_, err := accounts.Indexes().CreateOne(t.Context(), index)
+	require.NoError(t, err)
+	refused(open(), `taken already in the index "mine" on email`)
+	require.NoError(t, accounts.Indexes().DropOne(t.Context(), "mine"))
+
+	allow := bank.Forbidden("fees")(b)
+	refused(open(), "validator")
+	allow()
+	require.NoError(t, b.CloseAccount(t.Context(), "b"))
+	allow = bank.Forbidden("b")(b)
+	refused(b.ReopenAccount(t.Context(), "b"), "121")
+	refused(bank.ErrorOf(b.UpdateAccount(t.Context(), "b", freezing())), "121")
+	allow()
+	b.CheckBooks(bank.Balances(100, 0, 7))
+	require.NoError(t, open())
 }

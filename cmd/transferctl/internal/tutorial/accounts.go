@@ -2,21 +2,25 @@ package tutorial
 
 import (
 	"context"
+	"fmt"
+	"strconv"
+	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongotransfer/transfer/internal/audit"
+	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/wire"
+	"github.com/mongotransfer/transfer/internal/words"
 )
 
-// inspectAccounts looks for doubles, for what is no balance, and for marks of nothing
-// that is under way.
+// inspectAccounts looks for doubles, for what is no balance, for marks of nothing that is
+// under way, and for what an audit would find.
 func (p *planner) inspectAccounts(ctx context.Context) error {
-	odd := bson.D{{Key: "$or", Value: bson.A{
-		bson.D{{Key: p.Balance, Value: bson.D{{Key: "$not", Value: bson.D{{Key: "$type", Value: bson.A{"int", "long", "decimal"}}}}}}},
-		bson.D{{Key: marksField, Value: bson.D{{Key: "$exists", Value: true}}}},
-	}}}
-	err := p.readAccounts(ctx, odd, func(a account) error {
+	err := p.readAccounts(ctx, bson.D{}, func(a account, raw bson.Raw) {
 		p.inspect(a)
-		return nil
+		p.audit(a, raw)
 	})
 	if err != nil {
 		return err
@@ -38,7 +42,7 @@ func (p *planner) inspect(a account) {
 	switch {
 	case !isAmount:
 		p.problem(about, "See docs/migrating.md: decide for cents or for decimals, for all accounts of the currency.",
-			"its balance is no whole number and no decimal")
+			"its balance is no whole number and no decimal: %s %s", a.balance.Type, words.Clip(a.balance.String()))
 	case isDouble:
 		p.plan.WholeAccounts++
 	}
@@ -67,10 +71,61 @@ func (p *planner) inspect(a account) {
 	}
 }
 
+// audit tells what an audit will find wrong with an account once it is converted.
+func (p *planner) audit(a account, raw bson.Raw) {
+	id, _ := textOf(a.id)
+	ids := document.StringIDs
+	if p.ObjectIDs {
+		ids = document.ObjectIDs
+	}
+	for _, f := range audit.CheckAccount(p.Fields, ids, p.converted(a, raw)) {
+		_, isAmount := amountOf(a.balance)
+		if f.Code == audit.WrongBalance && !isAmount {
+			continue // inspect has told it
+		}
+		detail := strings.TrimPrefix(f.Detail, "account "+strconv.Quote(f.ID)+": ")
+		p.problem(p.Accounts.Name()+" "+id, p.adviceBefore(f), "%s", detail)
+	}
+}
+
+// converted returns a document with the balance that the account will have.
+func (p *planner) converted(a account, raw bson.Raw) bson.Raw {
+	balance, isAmount := amountOf(a.balance)
+	after, err := balance.Add(p.changes[key(a.key)])
+	if !isAmount || err != nil {
+		return raw
+	}
+	m := wire.NewMessage(len(raw))
+	for _, e := range wire.Elements(raw) {
+		value := e.Value()
+		if e.Key() == p.Fields.Balance {
+			value = wire.RawValue(after)
+		}
+		m.Value(e.Key(), value)
+	}
+	m.End()
+	return m.Data
+}
+
+// adviceBefore says what to do about a finding while the library is not in use.
+func (p *planner) adviceBefore(f audit.Finding) string {
+	switch f.Code {
+	case audit.BelowFloor:
+		return fmt.Sprintf("If it may be overdrawn, store a floor: $set %s to a number of the balance's kind, or to MinKey for none. "+
+			"Otherwise pay in what is missing.", strconv.Quote(p.Fields.Floor))
+	case audit.WrongID:
+		return "Say --ids objectid if account IDs are ObjectIds. Accounts with other IDs can't take part: move it to where it belongs."
+	case audit.WrongBalance:
+		return f.Advice
+	default:
+		return "If the field is one of yours, name another one by --field. Otherwise: " + f.Advice
+	}
+}
+
 // MakeWhole makes whole numbers of the doubles that are some, of all balances and of the
 // values of what is unfinished.
 func (b *Books) MakeWhole(ctx context.Context) error {
-	if err := makeWhole(ctx, b.Accounts, b.Balance, bson.D{}); err != nil {
+	if err := makeWhole(ctx, b.Accounts, b.Fields.Balance, bson.D{}); err != nil || b.BalancesOnly {
 		return err
 	}
 	return makeWhole(ctx, b.Transactions, "value", unfinished())

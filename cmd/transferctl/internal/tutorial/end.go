@@ -102,9 +102,9 @@ func (b *Books) endAccount(ctx context.Context, s Step, named bson.RawValue, amo
 	}
 	switch {
 	case s.Action == Finish && !marked:
-		update = append(update, bson.E{Key: "$inc", Value: bson.D{{Key: b.Balance, Value: amount}}})
+		update = append(update, bson.E{Key: "$inc", Value: bson.D{{Key: b.Fields.Balance, Value: amount}}})
 	case s.Action == Undo && marked:
-		update = append(update, bson.E{Key: "$inc", Value: bson.D{{Key: b.Balance, Value: amount.Neg()}}})
+		update = append(update, bson.E{Key: "$inc", Value: bson.D{{Key: b.Fields.Balance, Value: amount.Neg()}}})
 	case !marked:
 		return nil
 	}

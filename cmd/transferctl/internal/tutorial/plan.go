@@ -88,10 +88,11 @@ type planner struct {
 	*Books
 
 	plan     Plan
-	accounts map[string]account // those of unfinished transactions
-	steps    map[string]int     // by the transaction's key
-	asked    map[string]string  // by the transfer's ID
-	twice    map[string]bool    // accounts whose key another one has as well
+	accounts map[string]account         // those of unfinished transactions
+	steps    map[string]int             // by the transaction's key
+	asked    map[string]string          // by the transfer's ID
+	twice    map[string]bool            // accounts whose key another one has as well
+	changes  map[string]transfer.Amount // what the steps add to a balance, by the account's key
 }
 
 // Plan reads what there is to do. With cancel, what had not begun is not asked for.
@@ -99,6 +100,7 @@ func (b *Books) Plan(ctx context.Context, cancel bool) (Plan, error) {
 	p := &planner{
 		Books: b, plan: Plan{InFlight: map[string]transfer.Amount{}},
 		accounts: map[string]account{}, steps: map[string]int{}, asked: map[string]string{}, twice: map[string]bool{},
+		changes: map[string]transfer.Amount{},
 	}
 	all, err := b.readTransactions(ctx)
 	if err != nil {
@@ -128,7 +130,10 @@ func (p *planner) inspectPlaces(ctx context.Context) error {
 	for _, place := range []struct {
 		c    *mongo.Collection
 		flag string
-	}{{p.Transactions, "--transactions"}, {p.Accounts, "--accounts"}} {
+	}{{p.Transactions, "--transactions, or say --balances-only if there are none"}, {p.Accounts, "--accounts"}} {
+		if p.BalancesOnly && place.c == p.Transactions {
+			continue
+		}
 		err := place.c.FindOne(ctx, bson.D{}).Err()
 		if errors.Is(err, mongo.ErrNoDocuments) {
 			p.problem(place.c.Name(), "See --database and "+place.flag+".", "there is nothing in %s.%s",
@@ -184,12 +189,11 @@ func (p *planner) readParticipants(ctx context.Context, all []transaction) error
 		}
 		all = all[n:]
 		filter := bson.D{{Key: p.Key, Value: bson.D{{Key: "$in", Value: ids}}}}
-		err := p.readAccounts(ctx, filter, func(a account) error {
+		err := p.readAccounts(ctx, filter, func(a account, _ bson.Raw) {
 			if other, known := p.accounts[key(a.key)]; known && key(other.id) != key(a.id) {
 				p.twice[key(a.key)] = true
 			}
 			p.accounts[key(a.key)] = a
-			return nil
 		})
 		if err != nil {
 			return err
@@ -324,22 +328,25 @@ func (p *planner) asAsked(s *Step, about string) {
 func (p *planner) count(s Step) {
 	var err error
 	from, to := p.accounts[key(s.stored.Source)], p.accounts[key(s.stored.Destination)]
-	add := func(currency string, a transfer.Amount) {
+	add := func(to account, a transfer.Amount) {
 		if err == nil {
-			p.plan.InFlight[currency], err = p.plan.InFlight[currency].Add(a)
+			p.plan.InFlight[to.currency], err = p.plan.InFlight[to.currency].Add(a)
+		}
+		if err == nil {
+			p.changes[key(to.key)], err = p.changes[key(to.key)].Add(a)
 		}
 	}
 	switch {
 	case s.Action == Finish && !s.SourceMarked:
-		add(from.currency, s.Amount.Neg())
+		add(from, s.Amount.Neg())
 	case s.Action == Undo && s.SourceMarked:
-		add(from.currency, s.Amount)
+		add(from, s.Amount)
 	}
 	switch {
 	case s.Action == Finish && !s.DestinationMarked:
-		add(to.currency, s.Amount)
+		add(to, s.Amount)
 	case s.Action == Undo && s.DestinationMarked:
-		add(to.currency, s.Amount.Neg())
+		add(to, s.Amount.Neg())
 	}
 	if err != nil {
 		p.problem(p.Transactions.Name()+" "+s.ID, "Make all amounts of a currency units, or all decimals.",

@@ -2,6 +2,7 @@ package tutorial
 
 import (
 	"context"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -22,6 +23,9 @@ func unfinished() bson.D {
 
 // readTransactions reads what is unfinished, in the order of the IDs.
 func (b *Books) readTransactions(ctx context.Context) (all []transaction, err error) {
+	if b.BalancesOnly {
+		return nil, nil
+	}
 	byID := bson.D{{Key: "$sort", Value: bson.D{{Key: "_id", Value: 1}}}}
 	rows, err := b.Transactions.Aggregate(ctx, mongo.Pipeline{{{Key: "$match", Value: unfinished()}}, byID})
 	if err != nil {
@@ -47,25 +51,29 @@ func decodeTransaction(raw bson.Raw) (t transaction) {
 }
 
 // readAccounts reads the accounts that a filter selects.
-func (b *Books) readAccounts(ctx context.Context, filter bson.D, each func(account) error) error {
-	fields := bson.D{{Key: b.Balance, Value: 1}, {Key: b.Currency, Value: 1}, {Key: marksField, Value: 1}, {Key: b.Key, Value: 1}}
+func (b *Books) readAccounts(ctx context.Context, filter bson.D, each func(account, bson.Raw)) error {
+	fields := b.Fields.Projection()
+	for _, name := range []string{marksField, b.Key} {
+		if !slices.ContainsFunc(fields, func(e bson.E) bool { return e.Key == name }) {
+			fields = append(fields, bson.E{Key: name, Value: 1})
+		}
+	}
 	rows, err := b.Accounts.Aggregate(ctx, mongo.Pipeline{{{Key: "$match", Value: filter}}, {{Key: "$project", Value: fields}}})
 	if err != nil {
 		return wire.ServerErrorOf(err, wire.RightFind, wire.NamespaceOf(b.Accounts))
 	}
 	defer func() { _ = rows.Close(ctx) }()
 	for rows.Next(ctx) {
-		if err := each(b.decodeAccount(cloned(rows.Current))); err != nil {
-			return err
-		}
+		raw := cloned(rows.Current)
+		each(b.decodeAccount(raw), raw)
 	}
 	return rows.Err()
 }
 
 // decodeAccount reads an account, whatever its fields are.
 func (b *Books) decodeAccount(raw bson.Raw) account {
-	a := account{id: raw.Lookup("_id"), key: raw.Lookup(b.Key), balance: raw.Lookup(b.Balance)}
-	a.currency, _ = raw.Lookup(b.Currency).StringValueOK()
+	a := account{id: raw.Lookup("_id"), key: raw.Lookup(b.Key), balance: raw.Lookup(b.Fields.Balance)}
+	a.currency, _ = raw.Lookup(b.Fields.Currency).StringValueOK()
 	marks := raw.Lookup(marksField)
 	array, ok := marks.ArrayOK()
 	if !ok {

@@ -26,6 +26,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/document"
 )
 
 // The names of the tutorial's fields.
@@ -53,8 +54,10 @@ type Books struct {
 	Accounts, Transactions *mongo.Collection
 	// Transfers are those of the library.
 	Transfers *mongo.Collection
-	// Balance is the name of the field of balances, and Currency that of currencies.
-	Balance, Currency string
+	// BalancesOnly says that there are no transactions: only balances are converted.
+	BalancesOnly bool
+	// Fields are the names of the fields of an account.
+	Fields document.Fields
 	// Key is the field by which transactions name accounts: "_id", or "name" in the
 	// tutorial's first edition.
 	Key string
