@@ -2,7 +2,6 @@ package tutorial
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -11,7 +10,6 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/audit"
 	"github.com/mongotransfer/transfer/internal/document"
-	"github.com/mongotransfer/transfer/internal/wire"
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
@@ -71,48 +69,28 @@ func (p *planner) inspect(a account) {
 	}
 }
 
-// audit tells what an audit will find wrong with an account once it is converted.
+// audit tells what an audit will find wrong with an account once it is converted. That it
+// is overdrawn is no problem of the conversion: the audit that follows it tells that.
 func (p *planner) audit(a account, raw bson.Raw) {
 	id, _ := textOf(a.id)
 	ids := document.StringIDs
 	if p.ObjectIDs {
 		ids = document.ObjectIDs
 	}
-	for _, f := range audit.CheckAccount(p.Fields, ids, p.converted(a, raw)) {
+	for _, f := range audit.CheckAccount(p.Fields, ids, raw) {
 		_, isAmount := amountOf(a.balance)
-		if f.Code == audit.WrongBalance && !isAmount {
-			continue // inspect has told it
+		judged := !isAmount || a.balance.Type == bson.TypeDouble // by inspect
+		if f.Code == audit.BelowFloor || f.Code == audit.WrongBalance && judged {
+			continue
 		}
 		detail := strings.TrimPrefix(f.Detail, "account "+strconv.Quote(f.ID)+": ")
 		p.problem(p.Accounts.Name()+" "+id, p.adviceBefore(f), "%s", detail)
 	}
 }
 
-// converted returns a document with the balance that the account will have.
-func (p *planner) converted(a account, raw bson.Raw) bson.Raw {
-	balance, isAmount := amountOf(a.balance)
-	after, err := balance.Add(p.changes[key(a.key)])
-	if !isAmount || err != nil {
-		return raw
-	}
-	m := wire.NewMessage(len(raw))
-	for _, e := range wire.Elements(raw) {
-		value := e.Value()
-		if e.Key() == p.Fields.Balance {
-			value = wire.RawValue(after)
-		}
-		m.Value(e.Key(), value)
-	}
-	m.End()
-	return m.Data
-}
-
 // adviceBefore says what to do about a finding while the library is not in use.
 func (p *planner) adviceBefore(f audit.Finding) string {
 	switch f.Code {
-	case audit.BelowFloor:
-		return fmt.Sprintf("If it may be overdrawn, store a floor: $set %s to a number of the balance's kind, or to MinKey for none. "+
-			"Otherwise pay in what is missing.", strconv.Quote(p.Fields.Floor))
 	case audit.WrongID:
 		return "Say --ids objectid if account IDs are ObjectIds. Accounts with other IDs can't take part: move it to where it belongs."
 	case audit.WrongBalance:

@@ -88,11 +88,10 @@ type planner struct {
 	*Books
 
 	plan     Plan
-	accounts map[string]account         // those of unfinished transactions
-	steps    map[string]int             // by the transaction's key
-	asked    map[string]string          // by the transfer's ID
-	twice    map[string]bool            // accounts whose key another one has as well
-	changes  map[string]transfer.Amount // what the steps add to a balance, by the account's key
+	accounts map[string]account // those of unfinished transactions
+	steps    map[string]int     // by the transaction's key
+	asked    map[string]string  // by the transfer's ID
+	twice    map[string]bool    // accounts whose key another one has as well
 }
 
 // Plan reads what there is to do. With cancel, what had not begun is not asked for.
@@ -100,7 +99,6 @@ func (b *Books) Plan(ctx context.Context, cancel bool) (Plan, error) {
 	p := &planner{
 		Books: b, plan: Plan{InFlight: map[string]transfer.Amount{}},
 		accounts: map[string]account{}, steps: map[string]int{}, asked: map[string]string{}, twice: map[string]bool{},
-		changes: map[string]transfer.Amount{},
 	}
 	all, err := b.readTransactions(ctx)
 	if err != nil {
@@ -328,25 +326,22 @@ func (p *planner) asAsked(s *Step, about string) {
 func (p *planner) count(s Step) {
 	var err error
 	from, to := p.accounts[key(s.stored.Source)], p.accounts[key(s.stored.Destination)]
-	add := func(to account, a transfer.Amount) {
+	add := func(currency string, a transfer.Amount) {
 		if err == nil {
-			p.plan.InFlight[to.currency], err = p.plan.InFlight[to.currency].Add(a)
-		}
-		if err == nil {
-			p.changes[key(to.key)], err = p.changes[key(to.key)].Add(a)
+			p.plan.InFlight[currency], err = p.plan.InFlight[currency].Add(a)
 		}
 	}
 	switch {
 	case s.Action == Finish && !s.SourceMarked:
-		add(from, s.Amount.Neg())
+		add(from.currency, s.Amount.Neg())
 	case s.Action == Undo && s.SourceMarked:
-		add(from, s.Amount)
+		add(from.currency, s.Amount)
 	}
 	switch {
 	case s.Action == Finish && !s.DestinationMarked:
-		add(to, s.Amount)
+		add(to.currency, s.Amount)
 	case s.Action == Undo && s.DestinationMarked:
-		add(to, s.Amount.Neg())
+		add(to.currency, s.Amount.Neg())
 	}
 	if err != nil {
 		p.problem(p.Transactions.Name()+" "+s.ID, "Make all amounts of a currency units, or all decimals.",
