@@ -90,6 +90,9 @@ type knowledge struct {
 	note atomic.Uint32
 	// identity is an identityState.
 	identity atomic.Uint32
+	// found is the identity that lay beside it when it was last read, "" if there was
+	// none.
+	found atomic.Pointer[string]
 	// sign is what it is known again by.
 	sign sign
 	// connected says that Connect has found nothing wrong with it by itself.

@@ -398,6 +398,7 @@ func TestRights(t *testing.T) {
 		{"an auditor reads what was just answered", (*guarded).auditorReadsAtOnce},
 		{"what is not recorded yet", (*guarded).recordedByTheMigration},
 		{"a copy of a deployment that others have", (*guarded).besideAnOriginal},
+		{"an auditor who may not read the records any more", (*guarded).auditWithoutRecords},
 		{"notes that a process lives", (*guarded).notesAreOptional},
 	} {
 		t.Run(promise.name, func(t *testing.T) { promise.keep(newGuarded(t, server)) })
