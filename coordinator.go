@@ -102,7 +102,7 @@ func NewCoordinator(db *mongo.Database, opts ...Option) (*Coordinator, error) {
 	}
 	running := engine.New(store, s.logger, now, engine.Limits(s.group))
 	running.Observe(s.observer.ofEngine())
-	deployed := deployment.New(catalog, kept)
+	deployed := deployment.New(catalog, kept, s.logger)
 	notes := liveness.NewNotes(catalog)
 	pulse := liveness.NewPulse(notes, liveness.NewProcess(s.owner), running.Busy, now, s.logger)
 	running.OnBegin(pulse.Begin)
