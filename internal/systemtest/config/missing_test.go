@@ -81,7 +81,8 @@ func TestSetupThatWasForgottenIsNamed(t *testing.T) {
 	b := bank.NewBare(t)
 	err := b.Check(t.Context())
 	for _, part := range []string{
-		"there is no collection " + b.DB.Name() + ".transfers", "there is no collection " + b.DB.Name() + ".accounts", "lacks the indexes", "unfinished",
+		"there is no collection " + b.DB.Name() + ".transfers", "there is no collection " + b.DB.Name() + ".accounts",
+		"lacks the indexes", "unfinished",
 	} {
 		require.ErrorContains(t, err, part)
 	}
