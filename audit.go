@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mongotransfer/transfer/internal/audit"
+	"github.com/mongotransfer/transfer/internal/deployment"
 	"github.com/mongotransfer/transfer/internal/engine"
 	"github.com/mongotransfer/transfer/internal/words"
 )
@@ -20,7 +21,7 @@ var ErrAuditTooLong = errors.New("the audit took longer than the server keeps a 
 // AuditReport is what an audit has seen.
 type AuditReport struct {
 	// Findings are the faults in the stored data.
-	// If there are none, all is well.
+	// If there are none, all is well, but for what LeftOut names.
 	Findings []Finding
 	// Omitted counts the findings beyond the first thousand.
 	Omitted int
@@ -40,8 +41,29 @@ type AuditReport struct {
 	DecimalsInTransit Amount
 	// Ledgers are the sums by ledger, currency and kind of amounts.
 	Ledgers []LedgerTotal
+	// LeftOut are the recorded ledgers and documents that this Coordinator does not have,
+	// so that nothing was read there.
+	// They are no fault: a process may know only a part of the deployment.
+	LeftOut []LeftOut
 	// At is the server's time before the first read.
 	At time.Time
+}
+
+// LeftOut is a collection that is recorded beside the transfers, and that the Coordinator
+// of an audit has under no name.
+// See docs/deployment.md for the records.
+type LeftOut struct {
+	// Documents says that it was registered by [WithDocuments].
+	Documents bool
+	// Name is the name under which it was registered, "" by [WithAccounts].
+	Name string
+	// Namespace is its database and its name, such as "bank.usd".
+	Namespace string
+}
+
+// String names the collection: ledger "usd" in bank.usd.
+func (l LeftOut) String() string {
+	return deployment.DeclaredName{Documents: l.Documents, Name: l.Name, Namespace: l.Namespace}.String()
 }
 
 // LedgerTotal is the money of one ledger in one currency, of accounts with one kind of
@@ -135,8 +157,8 @@ type ExpectedTotal struct {
 	Sum Amount
 }
 
-// Audit checks all that is stored, while others go on working: nothing is locked and
-// nothing waits.
+// Audit checks all that is stored in the collections of this Coordinator, while others go
+// on working: nothing is locked and nothing waits.
 // The report has what was found, and what to do about it.
 //
 // Each cluster is read as it was at one moment.
@@ -146,8 +168,9 @@ type ExpectedTotal struct {
 // For a transfer that was taken over often, it takes longer, as much as recovery waits.
 // A hold that has not expired is not a finding.
 //
-//   - nil: everything was read.
-//     The books are right where there are no findings.
+//   - nil: everything was read that is registered here.
+//     The books are right where there are no findings, and where AuditReport.LeftOut
+//     names nothing.
 //   - ErrAuditTooLong: the ledger is too large for one snapshot, and not everything was
 //     read.
 //     Audit range after range: see [AuditOptions].
@@ -183,6 +206,14 @@ func (c *Coordinator) AuditWith(ctx context.Context, o AuditOptions) (AuditRepor
 			Ledgers: e.Ledgers, Currency: e.Currency, Sum: e.Sum.exact,
 		})
 	}
+	var left []deployment.DeclaredName
+	readLeft := func(ctx context.Context) (err error) {
+		left, err = c.deployment.LeftOut(ctx)
+		return err
+	}
+	if err := c.untilFit(ctx, readLeft); err != nil {
+		return AuditReport{}, err
+	}
 	report, err := audit.Run(ctx, c.catalog, options)
 	switch {
 	case errors.Is(err, audit.ErrSnapshotGone):
@@ -190,7 +221,7 @@ func (c *Coordinator) AuditWith(ctx context.Context, o AuditOptions) (AuditRepor
 	case err != nil:
 		return AuditReport{}, nothingStored(fmt.Errorf("audit: %w", named(err)))
 	}
-	return reportOf(report), nil
+	return reportOf(report, left), nil
 }
 
 func (c *Coordinator) checkAudit(o AuditOptions) error {
@@ -210,10 +241,13 @@ func (c *Coordinator) checkAudit(o AuditOptions) error {
 	return nil
 }
 
-func reportOf(r audit.Report) AuditReport {
+func reportOf(r audit.Report, left []deployment.DeclaredName) AuditReport {
 	report := AuditReport{
 		Omitted: r.Omitted, Accounts: r.Accounts, Transfers: r.Transfers, Unfinished: r.Unfinished,
 		InTransit: Amount{r.InTransit}, DecimalsInTransit: Amount{r.OtherInTransit}, At: r.At,
+	}
+	for _, n := range left {
+		report.LeftOut = append(report.LeftOut, LeftOut{Documents: n.Documents, Name: n.Name, Namespace: n.Namespace})
 	}
 	for _, t := range r.Totals {
 		report.Ledgers = append(report.Ledgers, LedgerTotal{

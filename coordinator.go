@@ -69,6 +69,20 @@ type Coordinator struct {
 // unless options say otherwise.
 // It doesn't talk to the server: [Coordinator.Setup] does, once per database.
 // The error wraps ErrInvalidRequest.
+//
+// What is sent goes to the client of each collection, and some of its options don't
+// count:
+//
+//   - Read preference, read concern and write concern are the library's own: it reads
+//     from primaries only, and waits for a majority with each write.
+//   - It needs no retryWrites: it sends plain commands, finds out what became of them,
+//     and repeats what is safe.
+//   - A command of a transfer takes 5 s at most, and a call that has stored nothing tries
+//     for 30 s to reach a server, whatever timeoutMS says.
+//     A shorter serverSelectionTimeoutMS only ends each try earlier.
+//     For long reads, such as lists and audits, timeoutMS counts if ctx has no deadline.
+//
+// All others count, such as TLS, the pool and monitors.
 func NewCoordinator(db *mongo.Database, opts ...Option) (*Coordinator, error) {
 	if db == nil {
 		return nil, invalid("a coordinator wants a database")
@@ -102,7 +116,7 @@ func NewCoordinator(db *mongo.Database, opts ...Option) (*Coordinator, error) {
 	}
 	running := engine.New(store, s.logger, now, engine.Limits(s.group))
 	running.Observe(s.observer.ofEngine())
-	deployed := deployment.New(catalog, kept)
+	deployed := deployment.New(catalog, kept, s.logger)
 	notes := liveness.NewNotes(catalog)
 	pulse := liveness.NewPulse(notes, liveness.NewProcess(s.owner), running.Busy, now, s.logger)
 	running.OnBegin(pulse.Begin)

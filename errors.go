@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/document"
@@ -169,7 +170,17 @@ func (e *UnauthorizedError) Error() string {
 	if e.Action == "" {
 		return "the server refuses the user or the password"
 	}
-	return fmt.Sprintf("the user has no right to %s on %s: grant it, as docs/roles shows", e.Action, e.Namespace)
+	advice := "grant it, as docs/roles shows"
+	if e.wouldSetUp() {
+		advice = "Setup creates what is missing there: call it once, as a user with the role of docs/roles/migration.json"
+	}
+	return fmt.Sprintf("the user has no right to %s on %s: %s", e.Action, e.Namespace, advice)
+}
+
+// wouldSetUp reports whether the right is one to create what Setup creates.
+func (e *UnauthorizedError) wouldSetUp() bool {
+	besides := strings.HasSuffix(e.Namespace, ".transfer") || strings.HasSuffix(e.Namespace, ".retention")
+	return strings.HasPrefix(e.Action, "create") || besides && strings.Contains(e.Action, "insert")
 }
 
 // Unwrap returns ErrUnauthorized, and the error that says so.

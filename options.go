@@ -303,15 +303,15 @@ func WithGroupCommit(g GroupCommit) Option { return func(s *settings) { s.group 
 // end: its ID, the verb, the state, the error and how long it took.
 // That one is at Info where a caller is left in doubt, or with a transfer that is not
 // settled yet.
-// At Info there are takeovers, sweeps that had something to recover, and clusters that
-// answer again.
+// At Info there are takeovers, sweeps that had something to recover, clusters that answer
+// again, and events that were not delivered.
 // At Warn there is what needs attention.
 // Below Debug, at -8, there is each step of the protocol.
 //
 // The keys are transfer, transfers (the first ten IDs), verb, stage, state, took, cause,
 // ledger, account, route, count, found, succeeded, failed, expired, stuck, pause,
 // process, for a takeover owner and idle, for an observer function, and for the steps
-// operation, claiming, participant and result; for events, event and attempt.
+// operation, claiming, participant and result; for events, event, attempt and stack.
 // IDs are cut to 64 bytes.
 // No line, and no text of an error, has an amount, a balance, metadata, or what the
 // server said about a document.

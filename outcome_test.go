@@ -14,11 +14,14 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/engine"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/transition"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // sentinelOutcomes are the outcomes of all errors that can be matched, by name.
@@ -212,6 +215,29 @@ func TestErrorsAreDocumented(t *testing.T) {
 			}
 		}
 		require.True(t, found, "when does a new ID help after %s?", code)
+	}
+}
+
+// Every code of a reason for which a transfer is stuck is listed where callers look for
+// it.
+func TestStuckCodesAreDocumented(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("docs/errors.md")
+	require.NoError(t, err)
+	_, section, _ := strings.Cut(string(page), "## Rolled back, and stuck")
+	section, _, _ = strings.Cut(section, "\n## ")
+	source, err := os.ReadFile("state.go")
+	require.NoError(t, err)
+	_, comment, _ := strings.Cut(string(source), "// A stuck transfer has")
+	comment, _, _ = strings.Cut(comment, "Code string")
+	noRight := wire.ServerErrorOf(mongo.CommandError{Code: wire.CodeUnauthorized}, wire.RightUpdate, "bank.accounts")
+	for _, stuck := range []transition.Stuck{
+		{State: protocol.Committed, Gone: protocol.NotFound}, {State: protocol.Committed, Gone: protocol.RequirementFailed},
+		{State: protocol.Rollback}, {State: protocol.Committed, Cause: noRight}, {State: protocol.Committed, Cause: errors.New("refused")},
+	} {
+		code := stuck.Failure().Code
+		require.Contains(t, section, "| `"+code+"` |")
+		require.Contains(t, comment, code)
 	}
 }
 

@@ -144,7 +144,7 @@ type Failure struct {
 	// Code is the error's name without Err, in lower camel case: insufficientFunds,
 	// accountClosed, cancelled; or it is stalled.
 	// A stuck transfer has accountNotFound, requirementFailed for the document of an
-	// effect, or unwritable.
+	// effect, unwritable, or unauthorized where the process lacks a right.
 	Code string
 	// Ledger and Account name the account that is the cause, if an account is.
 	// For an effect they are the names of the documents and of the document.

@@ -148,6 +148,7 @@ func keptReport(report transfer.AuditReport) transfer.AuditReport {
 		report.Findings[i] = f
 	}
 	report.Ledgers = slices.Clone(ledgers[:min(len(ledgers), maxSums)])
+	report.LeftOut = slices.Clone(report.LeftOut[:min(len(report.LeftOut), maxSums)])
 	return report
 }
 

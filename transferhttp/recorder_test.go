@@ -374,7 +374,8 @@ func TestLastAudit(t *testing.T) {
 	require.Regexp(t, `has not ended: it took too long .* 60 min ago: .*detail 0 Call <b>RepairMarker</b> .*And 8 more`, page.section("audit"))
 	require.Contains(t, page.links(), "account?id=%3Ca%3E")
 	require.Contains(t, page.links(), "transfer?id=t%2F1")
-	r.Audited(transfer.AuditReport{Accounts: 5}, nil)
+	r.Audited(transfer.AuditReport{Accounts: 5, LeftOut: []transfer.LeftOut{{Name: "usd", Namespace: "bank.usd"}}}, nil)
 	require.NotContains(t, p.get("./").section("audit"), "has not ended")
+	require.Contains(t, p.get("./").section("audit"), `Left out: ledger "usd" in bank.usd.`)
 	b.CheckBooks(bank.Balances(10, 0))
 }

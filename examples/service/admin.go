@@ -53,6 +53,9 @@ func runAudit(w http.ResponseWriter, r *http.Request, coord *transfer.Coordinato
 	}
 	_, _ = fmt.Fprintf(w, "%d accounts, %d transfers, %d findings.\n",
 		report.Accounts, report.Transfers, len(report.Findings)+report.Omitted)
+	for _, name := range report.LeftOut {
+		_, _ = fmt.Fprintln(w, "left out:", name)
+	}
 	for _, f := range report.Findings {
 		_, _ = fmt.Fprintln(w, f)
 	}

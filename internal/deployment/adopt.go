@@ -62,7 +62,7 @@ type adoption struct {
 
 // adoptionOf reads a collection's note, and refuses what Adopt can't replace.
 func (d *Deployment) adoptionOf(ctx context.Context, c *collections.Collection) (adoption, error) {
-	if err := d.inspector.CheckCollection(ctx, c); err != nil {
+	if _, err := d.inspector.CheckCollection(ctx, c); err != nil {
 		return adoption{}, err
 	}
 	recorded, err := d.readRecord(ctx, c)

@@ -10,6 +10,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/wire"
+	"github.com/mongotransfer/transfer/internal/words"
 )
 
 // Declared is what the note of the transfers, and the records beside it, say of a
@@ -36,6 +37,14 @@ type DeclaredName struct {
 	Here bool
 }
 
+// address returns what the collection was registered as.
+func (n DeclaredName) address() document.Address {
+	return document.Address{Documents: n.Documents, Name: n.Name}
+}
+
+// String names the collection in a text.
+func (n DeclaredName) String() string { return n.address().String() + " in " + words.Clip(n.Namespace) }
+
 // DeclaredAccounts is what the note about a collection of accounts says.
 type DeclaredAccounts struct {
 	// Transfers is the namespace of the transfers.
@@ -59,12 +68,8 @@ func ReadDeclared(ctx context.Context, transfers *mongo.Collection) (d Declared,
 		return d, false, err
 	}
 	d.Events = decodeNote(stored).events
-	rows, err := notes.Find(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$type", Value: "object"}}}})
+	records, err := readRecords(ctx, notes)
 	if err != nil {
-		return d, true, err
-	}
-	var records []bson.Raw
-	if err := rows.All(ctx, &records); err != nil {
 		return d, true, err
 	}
 	for _, record := range records {
@@ -78,6 +83,44 @@ func ReadDeclared(ctx context.Context, transfers *mongo.Collection) (d Declared,
 		d.Names = append(d.Names, n)
 	}
 	return d, true, nil
+}
+
+// readRecords reads the records that lie beside the note of the transfers.
+func readRecords(ctx context.Context, notes *mongo.Collection) (records []bson.Raw, err error) {
+	err = wire.FindAll(ctx, notes, bson.D{{Key: "_id", Value: bson.D{{Key: "$type", Value: "object"}}}}, &records)
+	return records, err
+}
+
+// LeftOut returns the recorded names whose collections this process does not have: it
+// reads nothing there. A collection that it has under another name is none of them. It
+// returns nothing to a user who may not read the records.
+func (d *Deployment) LeftOut(ctx context.Context) ([]DeclaredName, error) {
+	ctx, cancel := context.WithTimeout(wire.Detached(ctx), wire.CommandLimit)
+	defer cancel()
+	records, err := readRecords(ctx, d.known[d.catalog.Originals].notes)
+	if wire.Refused(err) != nil {
+		return nil, nil
+	}
+	var left []DeclaredName
+	for _, record := range records {
+		if n, ok := nameOf(record); ok && !d.has(n, identityIn(record)) {
+			left = append(left, n)
+		}
+	}
+	return left, err
+}
+
+// has reports whether a collection is registered as it was recorded, or under another
+// name.
+func (d *Deployment) has(n DeclaredName, identity string) bool {
+	for _, c := range d.catalog.All() {
+		known := d.known[c].found.Load()
+		same := known != nil && *known != "" && *known == identity
+		if same || c != d.catalog.Originals && c.Address() == n.address() && c.Namespace == n.Namespace {
+			return true
+		}
+	}
+	return false
 }
 
 // nameOf reads the name that a record is about.

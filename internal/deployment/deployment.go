@@ -32,6 +32,7 @@ package deployment
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 
@@ -49,11 +50,14 @@ type Deployment struct {
 	catalog   *collections.Catalog
 	inspector *inspection.Inspector
 	retention *retention.Retention
+	log       *slog.Logger
 
 	// identity is that of the transfers, nil while they have no note.
 	identity atomic.Pointer[string]
 	// sameClientConnected says that ConnectSameClient has found nothing wrong.
 	sameClientConnected atomic.Bool
+	// warned says that missing indexes were logged.
+	warned atomic.Bool
 	// known is what is known of each collection.
 	known map[*collections.Collection]*knowledge
 	// distinct has the pairs of handles of one name that are not one collection.
@@ -61,11 +65,12 @@ type Deployment struct {
 }
 
 // New returns the deployment of a catalog and of the retention that its transfers have.
-func New(catalog *collections.Catalog, kept *retention.Retention) *Deployment {
+func New(catalog *collections.Catalog, kept *retention.Retention, log *slog.Logger) *Deployment {
 	d := &Deployment{
 		catalog:   catalog,
 		inspector: inspection.New(catalog),
 		retention: kept,
+		log:       log,
 		known:     map[*collections.Collection]*knowledge{},
 	}
 	for _, c := range catalog.All() {
@@ -90,6 +95,9 @@ type knowledge struct {
 	note atomic.Uint32
 	// identity is an identityState.
 	identity atomic.Uint32
+	// found is the identity that lay beside it when it was last read, "" if there was
+	// none.
+	found atomic.Pointer[string]
 	// sign is what it is known again by.
 	sign sign
 	// connected says that Connect has found nothing wrong with it by itself.

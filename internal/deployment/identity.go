@@ -103,6 +103,7 @@ func identityContent(identity string) bson.D { return bson.D{{Key: "identity", V
 // beside it.
 func (d *Deployment) compareIdentity(to purpose, c *collections.Collection, identity string, recorded record) error {
 	k := d.known[c]
+	k.found.Store(&identity)
 	switch {
 	case c == d.catalog.Originals:
 		k.setIdentity(identityAgrees)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -11,6 +13,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/inspection"
 	"github.com/mongotransfer/transfer/internal/wire"
+	"github.com/mongotransfer/transfer/internal/words"
 )
 
 // Setup creates the collections, indexes and notes that are missing, raises notes of the
@@ -84,7 +87,7 @@ func (d *Deployment) checkServers(ctx context.Context) error {
 // collection that it refuses is refused from now on, though it may have been found fit
 // before.
 func (d *Deployment) review(ctx context.Context, to purpose, c *collections.Collection) error {
-	err := d.inspector.CheckCollection(ctx, c)
+	_, err := d.inspector.CheckCollection(ctx, c)
 	if err == nil {
 		d.known[c].usable.Store(true)
 		err = d.consult(ctx, to, c)
@@ -130,9 +133,13 @@ func createUnlessFound(ctx context.Context, handle *mongo.Collection) error {
 	return create(ctx, handle)
 }
 
-// requireComplete refuses a deployment that Setup has not completed.
+// setupAdvice is what to do where something is missing that Setup creates.
+const setupAdvice = "run Setup once, with the rights to create"
+
+// requireComplete refuses a deployment that Setup has not completed, and names all that
+// is missing.
 func (d *Deployment) requireComplete(ctx context.Context) error {
-	const advice = "run Setup once, with the rights to create"
+	var lacks []string
 	for _, c := range d.catalog.All() {
 		limited, cancel := context.WithTimeout(ctx, wire.CommandLimit)
 		_, found, err := inspection.Describe(limited, c.Commands)
@@ -141,29 +148,58 @@ func (d *Deployment) requireComplete(ctx context.Context) error {
 		case err != nil:
 			return err
 		case !found:
-			return fmt.Errorf("%w: there is no collection %s: %s", collections.ErrUnsupported, c.Namespace, advice)
+			lacks = append(lacks, "there is no collection "+c.Namespace)
 		case !k.noteIs(noteAgrees):
-			return fmt.Errorf("%w: %s has no note of how it is used, in %s: %s",
-				collections.ErrUnsupported, c.Namespace, wire.NamespaceOf(k.notes), advice)
+			lacks = append(lacks, fmt.Sprintf("%s has no note of how it is used, in %s", c.Namespace, wire.NamespaceOf(k.notes)))
 		case !k.identityIs(identityAgrees):
-			return fmt.Errorf("%w: nothing in %s records which collection %s is that of %s: %s",
-				collections.ErrUnsupported, d.recordsNamespace(), c.Namespace, c.Address(), advice)
+			lacks = append(lacks, fmt.Sprintf("nothing in %s records which collection %s is that of %s",
+				d.recordsNamespace(), c.Namespace, c.Address()))
 		}
 	}
 	switch declared, err := d.retention.IsDeclared(ctx); {
 	case err != nil:
 		return err
 	case !declared:
-		return fmt.Errorf("%w: nothing in %s records that the retention of this process is in use: %s",
-			collections.ErrUnsupported, wire.NamespaceOf(collections.RetentionCollection(d.catalog.Transfers)), advice)
+		lacks = append(lacks, fmt.Sprintf("nothing in %s records that the retention of this process is in use",
+			wire.NamespaceOf(collections.RetentionCollection(d.catalog.Transfers))))
 	}
 	missing, err := d.inspector.MissingIndexes(ctx)
-	if err != nil || len(missing) == 0 {
-		return err
-	}
-	name, err := inspection.IndexName(missing[0])
 	if err != nil {
 		return err
 	}
-	return fmt.Errorf("%w: %s lacks the index %q: %s", collections.ErrUnsupported, wire.NamespaceOf(d.catalog.Transfers), name, advice)
+	if len(missing) > 0 {
+		text, err := d.lacksIndexes(missing)
+		if err != nil {
+			return err
+		}
+		lacks = append(lacks, text)
+	}
+	if len(lacks) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %s: %s", collections.ErrUnsupported, strings.Join(lacks, "; "), setupAdvice)
+}
+
+// lacksIndexes names the library's indexes that are missing.
+func (d *Deployment) lacksIndexes(missing []mongo.IndexModel) (string, error) {
+	names, err := inspection.IndexNames(missing)
+	noun := "index"
+	if len(names) > 1 {
+		noun = "indexes"
+	}
+	return fmt.Sprintf("%s lacks the %s %s", wire.NamespaceOf(d.catalog.Transfers), noun, words.QuoteAll(names)), err
+}
+
+// warnOfIndexes logs, once, that indexes are missing. Everything works without them, and
+// its searches read all transfers.
+func (d *Deployment) warnOfIndexes(ctx context.Context, missing []mongo.IndexModel) {
+	if len(missing) == 0 || !d.warned.CompareAndSwap(false, true) {
+		return
+	}
+	text, err := d.lacksIndexes(missing)
+	if err == nil {
+		err = errors.New(text)
+	}
+	d.log.LogAttrs(ctx, slog.LevelWarn, "indexes of the library are missing, so searches read all transfers: "+setupAdvice,
+		slog.Any(words.KeyCause, err))
 }

@@ -45,9 +45,11 @@ func (k *knowledge) consulted() bool {
 func (d *Deployment) surveyOnce(ctx context.Context, to purpose, c *collections.Collection) error {
 	k := d.known[c]
 	if to == toWork && !k.usable.Load() {
-		if err := d.inspector.CheckCollection(ctx, c); err != nil {
+		missing, err := d.inspector.CheckCollection(ctx, c)
+		if err != nil {
 			return err
 		}
+		d.warnOfIndexes(ctx, missing)
 		k.usable.Store(true)
 	}
 	if k.consulted() {

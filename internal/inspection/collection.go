@@ -38,28 +38,37 @@ func New(catalog *collections.Catalog) *Inspector { return &Inspector{catalog} }
 //   - one from which the server removes documents by itself;
 //   - one with an index that refuses what the protocol has to write.
 //
-// A collection that does not exist yet passes.
-func (i *Inspector) CheckCollection(ctx context.Context, c *collections.Collection) error {
+// A collection that does not exist yet passes. Of the transfers it returns the library's
+// indexes that are missing, without which everything works, and slowly.
+func (i *Inspector) CheckCollection(ctx context.Context, c *collections.Collection) (missing []mongo.IndexModel, err error) {
 	ctx, cancel := context.WithTimeout(ctx, wire.CommandLimit)
 	defer cancel()
 	spec, found, err := Describe(ctx, c.Commands)
-	if err != nil || !found {
-		return err
-	}
-	if err := checkCreation(spec, c.Namespace); err != nil {
-		return err
-	}
-	indexes, err := indexesOf(ctx, c.Commands)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	var indexes []index
+	if found {
+		if err := checkCreation(spec, c.Namespace); err != nil {
+			return nil, err
+		}
+		if indexes, err = indexesOf(ctx, c.Commands); err != nil {
+			return nil, err
+		}
 	}
 	for _, index := range indexes {
 		if harm := i.harmOf(index, c); harm != "" {
-			return fmt.Errorf("%w: the index %s of %s %s: drop it",
+			return nil, fmt.Errorf("%w: the index %s of %s %s: drop it",
 				collections.ErrUnsupported, words.Quote(index.Name), c.Namespace, harm)
 		}
 	}
-	return i.checkSharding(ctx, c)
+	if c.Originals {
+		missing, _, err = i.missingAmong(indexes)
+	}
+	if err != nil || !found {
+		return missing, err
+	}
+	return missing, i.checkSharding(ctx, c)
 }
 
 // Describe returns how a collection was created, and whether it exists.

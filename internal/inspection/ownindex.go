@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -93,32 +94,45 @@ func (i *Inspector) MissingIndexes(ctx context.Context) ([]mongo.IndexModel, err
 	if err != nil {
 		return nil, err
 	}
-	var missing []mongo.IndexModel
+	missing, foreign, err := i.missingAmong(existing)
+	if foreign != "" {
+		return nil, fmt.Errorf("%w: the index %q of %s is not the library's, which has that name: drop it, or give it another name",
+			collections.ErrUnsupported, foreign, wire.NamespaceOf(i.catalog.Transfers))
+	}
+	return missing, err
+}
+
+// missingAmong returns those of the library's indexes that no existing one serves as, and
+// the name of one of the user's that has the name of the library's and differs.
+func (i *Inspector) missingAmong(existing []index) (missing []mongo.IndexModel, foreign string, err error) {
 	for _, model := range ownIndexes(i.catalog.Events.Any()) {
+		own, err := asListed(model)
+		if err != nil {
+			return nil, "", err
+		}
+		if !slices.ContainsFunc(existing, func(x index) bool { return x.serves(own) }) {
+			missing = append(missing, model)
+		}
+		for _, x := range existing {
+			if x.Name == own.Name && !x.serves(own) {
+				foreign = x.Name
+			}
+		}
+	}
+	return missing, foreign, nil
+}
+
+// IndexNames returns the names of some of the library's indexes.
+func IndexNames(models []mongo.IndexModel) ([]string, error) {
+	names := make([]string, len(models))
+	for n, model := range models {
 		own, err := asListed(model)
 		if err != nil {
 			return nil, err
 		}
-		found := false
-		for _, x := range existing {
-			serves := x.serves(own)
-			found = found || serves
-			if x.Name == own.Name && !serves {
-				return nil, fmt.Errorf("%w: the index %q of %s is not the library's, which has that name: drop it, or give it another name",
-					collections.ErrUnsupported, x.Name, wire.NamespaceOf(i.catalog.Transfers))
-			}
-		}
-		if !found {
-			missing = append(missing, model)
-		}
+		names[n] = own.Name
 	}
-	return missing, nil
-}
-
-// IndexName returns the name of one of the library's indexes.
-func IndexName(model mongo.IndexModel) (string, error) {
-	own, err := asListed(model)
-	return own.Name, err
+	return names, nil
 }
 
 // asListed returns an index in the form in which the server will list it.

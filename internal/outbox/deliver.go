@@ -5,21 +5,40 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"time"
 
 	"github.com/mongotransfer/transfer/internal/transition"
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
-// grace is how long a handler has to come back once its context has ended.
-const grace = time.Second
+const (
+	// grace is how long a handler has to come back once its context has ended.
+	grace = time.Second
+	// maxCauseBytes and maxStackBytes bound what is logged of a handler's failure.
+	maxCauseBytes = 1 << 10
+	maxStackBytes = 4 << 10
+)
 
 var (
 	errDeaf   = errors.New("the handler has not come back in time")
-	errPanic  = errors.New("the handler has panicked")
 	errExited = errors.New("the handler has ended its goroutine")
 	errLost   = errors.New("whoever had it in hand has not come back")
 )
+
+// panicError is the panic of a handler.
+type panicError struct {
+	cause any
+	stack string
+}
+
+func (e *panicError) Error() string { return fmt.Sprintf("the handler has panicked: %v", e.cause) }
+
+// Unwrap returns what the handler has panicked with, if that is an error.
+func (e *panicError) Unwrap() error {
+	err, _ := e.cause.(error)
+	return err
+}
 
 // deliver calls the handler of an event in hand, and marks what became of it.
 func (r *run) deliver(e item) {
@@ -45,7 +64,12 @@ func (r *run) deliver(e item) {
 func (r *run) report(e item, err error) {
 	attrs := []slog.Attr{
 		slog.String(words.KeyTransfer, words.Clip(e.Transfer.ID)), slog.String(words.KeyEvent, string(e.Kind)),
-		slog.Int(words.KeyAttempt, e.Attempt), slog.Any(words.KeyCause, err),
+		slog.Int(words.KeyAttempt, e.Attempt), slog.String(words.KeyCause, words.Short(err.Error(), maxCauseBytes)),
+	}
+	what := "an event was not delivered: it is tried again"
+	if panicked := (*panicError)(nil); errors.As(err, &panicked) {
+		what = "the handler of an event has panicked: it is tried again"
+		attrs = append(attrs, slog.String(words.KeyStack, panicked.stack))
 	}
 	if e.lost || e.Attempt >= r.MaxAttempts {
 		r.Log.LogAttrs(r.handling, slog.LevelWarn, "an event was given up: see Query.Undelivered and Redeliver", attrs...)
@@ -58,7 +82,7 @@ func (r *run) report(e item, err error) {
 		r.due = due
 	}
 	r.mu.Unlock()
-	r.trouble(r.handling, "an event was not delivered: it is tried again", append(attrs, slog.Duration(words.KeyPause, wait))...)
+	r.logTrouble(r.handling, slog.LevelInfo, what, append(attrs, slog.Duration(words.KeyPause, wait))...)
 }
 
 // reportLost reports that an event was given up because its last attempt has not ended:
@@ -127,7 +151,8 @@ func (r *run) call(ctx context.Context, e item) error {
 		err := errExited
 		defer func() {
 			if cause := recover(); cause != nil {
-				err = fmt.Errorf("%w: %v", errPanic, cause)
+				stack := debug.Stack()
+				err = &panicError{cause, string(stack[:min(len(stack), maxStackBytes)])}
 			}
 			ended <- err
 		}()

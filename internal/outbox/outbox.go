@@ -194,10 +194,15 @@ func (o *Outbox) read(ctx context.Context, b batch) ([]item, error) {
 	return items, nil
 }
 
-// trouble logs what has gone wrong: as a warning once a minute.
+// trouble logs what has gone wrong: as a warning once a minute, and at Debug otherwise.
 func (o *Outbox) trouble(ctx context.Context, what string, attrs ...slog.Attr) {
+	o.logTrouble(ctx, slog.LevelDebug, what, attrs...)
+}
+
+// logTrouble is trouble for another level than Debug.
+func (o *Outbox) logTrouble(ctx context.Context, level slog.Level, what string, attrs ...slog.Attr) {
 	o.mu.Lock()
-	now, level := o.Now(), slog.LevelDebug
+	now := o.Now()
 	if last, before := o.warned[what]; !before || now.Sub(last) >= troublePause {
 		o.warned[what], level = now, slog.LevelWarn
 	}

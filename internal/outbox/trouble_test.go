@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -119,6 +121,73 @@ func TestWhatIsNotDeliveredIsLogged(t *testing.T) {
 		return nil
 	}))
 	require.Empty(t, handled)
+}
+
+// failing is a handler that fails at its first attempts, in a way for each.
+func failing(_ context.Context, e outbox.Event) error {
+	switch e.Attempt {
+	case 1:
+		return errors.New(strings.Repeat("long ", 1000))
+	case 2:
+		panic("the handler is broken")
+	}
+	return errors.New("the last one")
+}
+
+// lines is a log handler that hands each line over.
+type lines struct {
+	slog.Handler
+	logged chan slog.Record
+}
+
+func (lines) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
+
+func (l lines) Handle(_ context.Context, r slog.Record) error {
+	l.logged <- r
+	return nil
+}
+
+// valuesOf returns what a line says, by its keys.
+func valuesOf(r slog.Record) map[string]string {
+	values := map[string]string{}
+	r.Attrs(func(a slog.Attr) bool {
+		values[a.Key] = a.Value.String()
+		return true
+	})
+	return values
+}
+
+// Each failed attempt is logged at Info or above, with its number and its error, which is
+// cut off. A panic is a warning of its own, with the stack of the handler.
+func TestEachFailedAttemptIsLogged(t *testing.T) {
+	t.Parallel()
+	b := storetest.New(t, withEvents)
+	past := time.Now().Add(-time.Second)
+	put(b, "failing", bson.A{event("succeeded", past, nil, 0)}, nil)
+	log := lines{slog.DiscardHandler, make(chan slog.Record, 100)}
+	s := settings(b, failing)
+	s.Log = slog.New(log)
+	require.NoError(t, outbox.New(s).Beside(t.Context(), func(context.Context) error {
+		for attempt := 1; attempt <= 3; attempt++ {
+			line := within(t, log.logged)
+			require.Equal(t, slog.LevelWarn, line.Level, line.Message)
+			values := valuesOf(line)
+			require.Equal(t, strconv.Itoa(attempt), values["attempt"])
+			require.Less(t, len(values["cause"]), 1100)
+			if attempt != 2 {
+				require.NotContains(t, values, "stack")
+				continue
+			}
+			require.Contains(t, values["cause"], "the handler is broken")
+			require.Contains(t, values["stack"], "outbox_test.failing")
+			require.LessOrEqual(t, len(values["stack"]), 4<<10)
+		}
+		put(b, "another", bson.A{event("succeeded", past, nil, 0)}, nil)
+		line := within(t, log.logged)
+		require.Equal(t, slog.LevelInfo, line.Level, "the minute is not over")
+		require.Equal(t, "another", valuesOf(line)["transfer"])
+		return nil
+	}))
 }
 
 // A search that has failed for half a minute is told, with its error, until it succeeds

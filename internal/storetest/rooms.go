@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"log/slog"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -75,7 +76,7 @@ func NewRooms(c Config) (*Rooms, error) {
 	}
 	return &Rooms{
 		Catalog:    catalog,
-		Deployment: deployment.New(catalog, kept),
+		Deployment: deployment.New(catalog, kept, slog.New(slog.DiscardHandler)),
 		Retention:  kept,
 		Queries:    queries.New(catalog),
 		Accounts:   accounts.New(catalog),

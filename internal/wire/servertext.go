@@ -118,7 +118,10 @@ func awayText(seen description.Topology) string {
 	if len(seen.Servers) > maxServersTold {
 		names = append(names, fmt.Sprintf("%d more", len(seen.Servers)-maxServersTold))
 	}
-	if len(names) == 0 {
+	switch {
+	case len(names) == 0 && seen.SetName != "": // the driver forgets servers of another set, or of none
+		return "no server is a member of the replica set " + words.Quote(seen.SetName) + ": check replicaSet in the connection string"
+	case len(names) == 0:
 		return "no server is known"
 	}
 	return "no fit server among " + strings.Join(names, ", ") + why

@@ -59,6 +59,7 @@ func TestServerErrorsAreTold(t *testing.T) {
 		"47 more: connection error: dial":   topology.ServerSelectionError{Desc: many},
 		"host:1: server error 18 Authentic": topology.ServerSelectionError{Desc: barred},
 		"no server is known":                topology.ServerSelectionError{},
+		`no server is a member of the repl`: topology.ServerSelectionError{Desc: description.Topology{SetName: "rs1"}},
 		"pool was free in time":             topology.WaitQueueTimeoutError{Wrapped: context.DeadlineExceeded},
 		"connection(host:1[-3])":            mongo.CommandError{Wrapped: topology.ConnectionError{ConnectionID: "host:1[-3]"}},
 		"no answer in time":                 mongo.CommandError{Message: "x", Wrapped: context.DeadlineExceeded},

@@ -31,6 +31,7 @@ const (
 	KeyResult      = "result"      // the server's answer to a step
 	KeyEvent       = "event"       // the kind of an event
 	KeyAttempt     = "attempt"     // the number of a delivery's attempt
+	KeyStack       = "stack"       // of a handler that has panicked
 )
 
 // MaxListed is the largest number of IDs in one log record.
@@ -42,6 +43,6 @@ func Keys() []string {
 		KeyTransfer, KeyTransfers, KeyVerb, KeyState, KeyTook, KeyCause, KeyLedger, KeyAccount, KeyRoute, KeyCount,
 		KeyFound, KeySucceeded, KeyFailed, KeyExpired, KeyStuck, KeyPause, KeyProcess,
 		KeyStage, KeyOwner, KeyIdle, KeyFunction, KeyOperation, KeyClaiming, KeyParticipant, KeyResult,
-		KeyEvent, KeyAttempt,
+		KeyEvent, KeyAttempt, KeyStack,
 	}
 }

@@ -172,6 +172,27 @@ func (v *guarded) auditorReadsAtOnce() {
 	v.finish()
 }
 
+// An audit whose user may not read the records any more goes on without them.
+func (v *guarded) auditWithoutRecords() {
+	t := v.t
+	v.withSavings()
+	r := readRole(t, "auditor")
+	user, db := v.user(r)
+	auditor := v.over(db)
+	report, err := auditor.Audit(t.Context())
+	require.NoError(t, err)
+	require.Contains(t, report.LeftOut, transfer.LeftOut{Name: "savings", Namespace: "bank.savings"})
+
+	var records privilege
+	records.Resource.DB, records.Resource.Collection = "bank", "transfers.transfer"
+	v.grant(user, r.without(records, "find"))
+	report, err = auditor.Audit(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, report.LeftOut)
+	require.Empty(t, report.Findings)
+	v.audit()
+}
+
 // toTheEnd makes a transfer, and waits until nothing is left to be done for it.
 func (v *guarded) toTheEnd(c *transfer.Coordinator, req transfer.Request) {
 	v.t.Helper()

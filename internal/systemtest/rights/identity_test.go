@@ -74,6 +74,32 @@ func (v *guarded) recordedByNobodyElse() {
 	}
 }
 
+// A service that is started before anything was set up learns that Setup is missing, and
+// who may call it.
+func (v *guarded) servedBeforeSetup() {
+	t := v.t
+	notes := []string{"accounts.transfer", "transfers.transfer"}
+	before := v.stored()
+	for _, name := range notes {
+		_, err := v.root.Collection(name).DeleteMany(t.Context(), bson.D{})
+		require.NoError(t, err)
+	}
+	_, served := v.user(readRole(t, "service"))
+	_, err := v.over(served).Transfer(t.Context(), oneUnit("early"))
+	require.ErrorIs(t, err, transfer.ErrUnauthorized)
+	require.ErrorContains(t, err, "on bank.transfers.transfer: Setup creates what is missing there")
+	require.ErrorContains(t, err, "docs/roles/migration.json")
+	for _, name := range notes {
+		for _, note := range before[name] {
+			_, err := v.root.Collection(name).InsertOne(t.Context(), note)
+			require.NoError(t, err)
+		}
+	}
+	_, err = v.over(served).Transfer(t.Context(), oneUnit("early"))
+	require.NoError(t, err)
+	v.finish()
+}
+
 // In a copy whose notes name the original, a user who may not read beside the original
 // works with the copy's accounts. Who may read it is refused accounts of the original.
 func (v *guarded) besideAnOriginal() {

@@ -397,7 +397,9 @@ func TestRights(t *testing.T) {
 		{"an auditor writes nothing", (*guarded).auditorOnlyReads},
 		{"an auditor reads what was just answered", (*guarded).auditorReadsAtOnce},
 		{"what is not recorded yet", (*guarded).recordedByTheMigration},
+		{"a service before Setup", (*guarded).servedBeforeSetup},
 		{"a copy of a deployment that others have", (*guarded).besideAnOriginal},
+		{"an auditor who may not read the records any more", (*guarded).auditWithoutRecords},
 		{"notes that a process lives", (*guarded).notesAreOptional},
 	} {
 		t.Run(promise.name, func(t *testing.T) { promise.keep(newGuarded(t, server)) })
