@@ -32,7 +32,7 @@
 //     state as well.
 //   - transfer.unfinished.age, in seconds: since when the oldest of them should have come
 //     to its end; 0 where there is none.
-//   - transfer.events: attempts to deliver an event, by kind, and by outcome
+//   - transfer.events: attempts to deliver an event, by kind as the verb, and by outcome
 //     (delivered, failed, given_up).
 //
 // Each attribute has a few values at most.

@@ -24,7 +24,6 @@ const (
 	keyVerb    = attribute.Key("verb")
 	keyOutcome = attribute.Key("outcome")
 	keyState   = attribute.Key("state")          // of metrics: one of the counts of Stats
-	keyKind    = attribute.Key("kind")           // of events
 	keyID      = attribute.Key("transfer.id")    // of spans
 	keyStands  = attribute.Key("transfer.state") // of spans
 )
@@ -177,5 +176,5 @@ func (t telemetry) eventDone(info transfer.EventInfo) {
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	t.events.Add(ctx, 1, t.fixed.with(keyKind.String(info.Kind), keyOutcome.String(outcome)))
+	t.events.Add(ctx, 1, t.fixed.with(keyVerb.String(info.Kind), keyOutcome.String(outcome)))
 }

@@ -243,7 +243,7 @@ func TestMetrics(t *testing.T) {
 	require.InDelta(t, 1, unfinished["state=scheduled"], 0)
 	require.InDelta(t, 0, unfinished["state=stuck"], 0)
 	require.Equal(t, map[string]float64{
-		"kind=succeeded,outcome=delivered": 1, "kind=failed,outcome=failed": 1, "kind=held,outcome=given_up": 1,
+		"outcome=delivered,verb=succeeded": 1, "outcome=failed,verb=failed": 1, "outcome=given_up,verb=held": 1,
 	}, points(found["transfer.events"]))
 	batches := points(found["transfer.batch.size"])
 	require.GreaterOrEqual(t, batches["verb=claim"], 22.0, "each came alone, and one was taken over; one that takes long is sent again")

@@ -55,7 +55,7 @@ func TestDeploymentsAreToldApart(t *testing.T) {
 		"transfer.in_flight":      {"deployment=east,verb=transfer": 0, "deployment=west,verb=transfer": 0},
 		"transfer.batch.size":     {"deployment=east,verb=claim": 1, "deployment=west,verb=claim": 1},
 		"transfer.takeovers":      {"deployment=east,verb=recover": 1, "deployment=west,verb=recover": 1},
-		"transfer.events":         {"deployment=east,kind=held,outcome=delivered": 1, "deployment=west,kind=held,outcome=delivered": 1},
+		"transfer.events":         {"deployment=east,outcome=delivered,verb=held": 1, "deployment=west,outcome=delivered,verb=held": 1},
 		"transfer.unfinished.age": {"deployment=east": 0, "deployment=west": 0},
 	} {
 		require.Equal(t, want, points(found[name]), name)
