@@ -177,9 +177,11 @@ func (e *UnauthorizedError) Error() string {
 	return fmt.Sprintf("the user has no right to %s on %s: %s", e.Action, e.Namespace, advice)
 }
 
-// wouldSetUp reports whether the right is one to create what Setup creates.
+// wouldSetUp reports whether the right is one to create what Setup creates: a collection,
+// an index, or what lies beside a collection, such as in bank.accounts.transfer.
 func (e *UnauthorizedError) wouldSetUp() bool {
-	besides := strings.HasSuffix(e.Namespace, ".transfer") || strings.HasSuffix(e.Namespace, ".retention")
+	_, collection, _ := strings.Cut(e.Namespace, ".")
+	besides := strings.HasSuffix(collection, ".transfer") || strings.HasSuffix(collection, ".retention")
 	return strings.HasPrefix(e.Action, "create") || besides && strings.Contains(e.Action, "insert")
 }
 

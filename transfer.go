@@ -162,8 +162,9 @@ func (c *Coordinator) Transfer(ctx context.Context, req Request) (rec Record, er
 // TransferMany moves money many times.
 // Each request is a transfer of its own, independent of the others and in no order among
 // them.
-// The n-th record and error answer the n-th request, as [Coordinator.Transfer] would.
-// To repeat all of them, those that have succeeded included, is safe.
+//
+//   - The n-th record and error answer the n-th request, as [Coordinator.Transfer] would.
+//     To repeat all of them, those that have succeeded included, is safe.
 func (c *Coordinator) TransferMany(ctx context.Context, requests []Request) ([]Record, []error) {
 	records, failures := make([]Record, len(requests)), make([]error, len(requests))
 	var (

@@ -122,6 +122,9 @@ func (i *Inspector) missingAmong(existing []index) (missing []mongo.IndexModel, 
 	return missing, foreign, nil
 }
 
+// IndexCount returns how many indexes the library has.
+func (i *Inspector) IndexCount() int { return len(ownIndexes(i.catalog.Events.Any())) }
+
 // IndexNames returns the names of some of the library's indexes.
 func IndexNames(models []mongo.IndexModel) ([]string, error) {
 	names := make([]string, len(models))

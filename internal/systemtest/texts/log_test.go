@@ -116,7 +116,6 @@ func (k talker) requireDiscreetLog() {
 func TestEachTransferHasItsLine(t *testing.T) {
 	t.Parallel()
 	k := newTalker(t)
-	k.WithIndexes()
 	ctx := t.Context()
 	must := func(_ transfer.Record, err error) { require.NoError(t, err) }
 	must(k.c.Transfer(ctx, telltale("paid", "a", "b")))
@@ -219,7 +218,6 @@ func (k talker) multiplyHolds(n int) {
 func TestWorkIsTold(t *testing.T) {
 	t.Parallel()
 	k := newTalker(t)
-	k.WithIndexes()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	_, err := k.Hold(ctx, telltale("held", "a", "b"), time.Hour)
