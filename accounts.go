@@ -55,11 +55,15 @@ type AccountQuery struct {
 // Where a walk was cut short, another one continues it, with the ID that was seen last as
 // Beyond.
 //
-//   - ErrAmountKind, with an ID and a Ledger: that document is no account, or its _id is
-//     no account's ID, and the rest follows.
+//   - ErrAmountKind, with an ID and a Ledger: that document is no account, or its _id is too
+//     long for an account's ID, and the rest follows.
 //     Its ID can be the Beyond of another walk.
 //     An operator sets it right: see [Coordinator.Audit].
-//     A document whose _id is an empty text is left out; the audit finds it.
+//   - ErrAmountKind without an ID, behind the last account: the collection has documents
+//     whose _id is no account's ID, because it is empty or of another kind than
+//     [WithAccountIDs] says.
+//     The text names one, and the audit finds all.
+//     A walk that ends at its Limit doesn't look for them.
 //   - ErrInvalidRequest: the text says what is malformed.
 //   - all others: as [Coordinator.Get].
 //     The walk ends: begin another one behind what was seen.
@@ -149,7 +153,11 @@ func (w *accountWalk) yield(page accounts.Page, yield func(Account, error) bool)
 			return true
 		}
 	}
-	return true
+	if page.Other.Type == 0 {
+		return true
+	}
+	return yield(Account{}, fmt.Errorf("list accounts: %w: no account can have the _id %s (see WithAccountIDs), "+
+		"and there may be more such documents: see Audit", ErrAmountKind, words.Clip(page.Other.String())))
 }
 
 // AccountChange is what [Coordinator.UpdateAccount] changes of an account.

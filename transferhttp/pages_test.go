@@ -330,6 +330,10 @@ func TestAccounts(t *testing.T) {
 	p := open(t, b.Coordinator)
 	require.Equal(t, append(want, "zodd"), p.walk("accounts", "account"))
 	require.Contains(t, p.get("accounts?beyond=z").body, `class="bad"`)
+
+	b.Insert("accounts", bson.M{"_id": bson.ObjectID{7}, "balance": int64(5)})
+	require.Equal(t, append(want, "zodd"), p.walk("accounts", "account"))
+	require.Contains(t, p.get("accounts?beyond=zodd").body, "070000000000000000000000")
 }
 
 // IDs that are ObjectIds are links as any others.
