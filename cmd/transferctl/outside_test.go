@@ -254,7 +254,13 @@ func TestRolesOfOtherPlaces(t *testing.T) {
 		{resource{"states", "wallets"}, []string{"find", "insert", "update", "listIndexes"}},
 		{resource{"states", "wallets.transfer"}, []string{"find"}},
 	}, []string{}}}, found[1])
-	require.Contains(t, d.runBare("roles", "worker", "--database", "bank").done().out, `db.getSiblingDB("bank").runCommand({`)
+	for _, flags := range [][]string{
+		{}, {"--accounts", "wallets"}, {"--with-ledger", "eu=eu"}, {"--accounts", "wallets", "--with-documents", "orders=orders"},
+	} {
+		a := d.runBare(append(flags, "roles", "worker", "--database", "bank")...).requires(exitDone)
+		require.Contains(t, a.out, `runCommand({`)
+		require.Equal(t, len(flags) < 4, strings.Contains(a.err, "roles asks no server"), "%q", flags)
+	}
 }
 
 // A command ends with its time, and says that it has.
