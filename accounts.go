@@ -55,8 +55,8 @@ type AccountQuery struct {
 // Where a walk was cut short, another one continues it, with the ID that was seen last as
 // Beyond.
 //
-//   - ErrAmountKind, with an ID and a Ledger: that document is no account, or its _id is too
-//     long for an account's ID, and the rest follows.
+//   - ErrAmountKind, with an ID and a Ledger: that document is no account, or its _id is
+//     too long for an account's ID, and the rest follows.
 //     Its ID can be the Beyond of another walk.
 //     An operator sets it right: see [Coordinator.Audit].
 //   - ErrAmountKind without an ID, behind the last account: the collection has documents

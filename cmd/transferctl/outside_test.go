@@ -158,6 +158,13 @@ func TestRolesAndMissingRights(t *testing.T) {
 	converting := g.as("auditor", "secret", "convert", "--yes").requires(exitFailed)
 	require.Contains(t, converting.err, "the user has no right to find on till.transactions")
 	require.NotContains(t, converting.err, "lsid")
+	adopting := g.as("migration", "secret", "adopt", "--yes", "--field", "floor=least").requires(exitFailed)
+	require.Contains(t, adopting.err, "the user has no right to find on till.")
+	require.NoError(t, g.till.RunCommand(t.Context(), bson.D{
+		{Key: "createUser", Value: "adopter"}, {Key: "pwd", Value: "secret"},
+		{Key: "roles", Value: bson.A{"transferMigration", "transferAuditor"}},
+	}).Err())
+	require.Contains(t, g.as("adopter", "secret", "adopt", "--yes", "--field", "floor=least").done().out, "replaced: ")
 	require.Contains(t, g.as("auditor", "wrong", "stats").requires(exitFailed).err, "password")
 }
 

@@ -252,6 +252,7 @@ func asCommands(advice string) string {
 		"Recover of a Coordinator with WithStallThreshold(0)", "transferctl recover --stall-threshold 0s",
 		"call Redeliver.", "run transferctl redeliver.",
 		"Reverse takes its money back", "transferctl reverse takes its money back",
+		"see Coordinator.Adopt", "see transferctl adopt",
 		"and Cancel takes it back", "and transferctl cancel takes it back",
 	).Replace(advice)
 }
