@@ -51,7 +51,8 @@ func (p *program) adoptCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := p.confirm(ctx, "let the notes and records of %s say from now on: %s", wire.NamespaceOf(s.transfers), s.configuration()); err != nil {
+			if err := p.confirm(ctx, "let the notes and records of %s say from now on: %s",
+				wire.NamespaceOf(s.transfers), s.configuration()); err != nil {
 				return err
 			}
 			if err := s.Adopt(ctx); err != nil {
