@@ -123,7 +123,6 @@ func TestReverseLegs(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, transfer.StateSuccess, rec.State)
 	}
-	require.Nil(t, rec.ReversedLegs)
 	rec, err = b.Get(t.Context(), "t")
 	require.NoError(t, err)
 	require.Equal(t, legs(60, -50, -10), rec.ReversedLegs)
