@@ -63,7 +63,8 @@ type AccountQuery struct {
 //     whose _id is no account's ID, because it is empty or of another kind than
 //     [WithAccountIDs] says.
 //     The text names one, and the audit finds all.
-//     A walk that ends at its Limit doesn't look for them.
+//     A walk that ends at its Limit doesn't look for them; any other needs one read for
+//     it, by the index of _id.
 //   - ErrInvalidRequest: the text says what is malformed.
 //   - all others: as [Coordinator.Get].
 //     The walk ends: begin another one behind what was seen.

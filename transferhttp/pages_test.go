@@ -415,7 +415,7 @@ func TestPagesCost(t *testing.T) {
 		{"./", 4, 200, []int64{200}},
 		{"transfers", 1, 51, []int64{51}},
 		{"transfers?show=overdue", 1, 51, []int64{51}},
-		{"accounts", 2, 51, []int64{51}},
+		{"accounts", 3, 51, []int64{51, 1}},
 		{"transfer?id=t", 3, 1, nil},
 		{"account?id=b", 9, 26, []int64{21}},
 	} {
