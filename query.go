@@ -25,6 +25,7 @@ type Query struct {
 	// ledger.
 	// The name is compared with the one that a transfer has stored: where a ledger had
 	// another name before, or has another one in other processes, ask for each.
+	// It need not be registered here if it is recorded, as each name is that was used.
 	// Defaults to all accounts.
 	Ledger, Account string
 	// After and Before bound the creation, both exclusive.
@@ -186,7 +187,7 @@ func (c *Coordinator) List(ctx context.Context, q Query) iter.Seq2[Record, error
 	return func(yield func(Record, error) bool) {
 		query, err := c.storeQuery(q)
 		if err == nil {
-			err = c.readyToRead(ctx)
+			err = c.readyToList(ctx, q.Ledger)
 		}
 		if err == nil && q.Beyond != "" {
 			query.Beyond, err = c.placeOf(ctx, q.Beyond)
@@ -210,6 +211,23 @@ func (c *Coordinator) List(ctx context.Context, q Query) iter.Seq2[Record, error
 			}
 		}
 	}
+}
+
+// readyToList is readyToRead for the transfers of a ledger.
+// It refuses a name that is neither registered here nor recorded, as no transfer has it.
+func (c *Coordinator) readyToList(ctx context.Context, ledger string) error {
+	if err := c.readyToRead(ctx); err != nil || c.catalog.HasLedger(ledger) {
+		return err
+	}
+	recorded := false
+	err := c.read(ctx, func(ctx context.Context) (done bool, err error) {
+		recorded, err = c.deployment.HasRecord(ctx, ledger)
+		return err == nil, err
+	})
+	if err == nil && !recorded {
+		err = invalid("the ledger %s is not registered, and is in no record: see WithLedger", words.Quote(ledger))
+	}
+	return err
 }
 
 // placeOf returns the place of a transfer in a list, or ErrTransferNotFound.
@@ -241,7 +259,7 @@ func (c *Coordinator) placeOf(ctx context.Context, id string) (*queries.Place, e
 func (c *Coordinator) Count(ctx context.Context, q Query) (int64, error) {
 	query, err := c.storeQuery(q)
 	if err == nil {
-		err = c.readyToRead(ctx)
+		err = c.readyToList(ctx, q.Ledger)
 	}
 	if err != nil {
 		return 0, err
@@ -304,9 +322,6 @@ func checkBounds(q Query) error {
 
 // checkPlaces refuses what can't be the ID of an account or of a transfer.
 func (c *Coordinator) checkPlaces(q Query) error {
-	if !c.catalog.HasLedger(q.Ledger) {
-		return invalid("the ledger %s is not registered: see WithLedger", words.Quote(q.Ledger))
-	}
 	if q.Account != "" {
 		if err := c.checkAccount(q.Account); err != nil {
 			return invalid("account: %w", err)

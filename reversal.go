@@ -54,7 +54,9 @@ type Reversal struct {
 //     The record is the original's, and names in ReversedBy the reversal that took the
 //     last of it.
 //   - ErrReversalExceeds: less is left than was asked for.
-//     The record is the original's, and has in Reversed what was taken back.
+//     The record is the original's, and has in Reversed and ReversedLegs what was taken
+//     back.
+//     The text names the first account whose part is exceeded.
 //   - Both leave the ID unused, unless the error is a [RefusedError] as well.
 //     Then the reversal was stored before it came too late: its ID stays failed, and the
 //     record is its own.
@@ -158,7 +160,7 @@ func (c *Coordinator) reverseOutOfTurn(ctx context.Context, r Reversal) answer {
 		return notYet(err)
 	}
 	if fits := t.CompareReversal(left); fits != document.Fits {
-		return c.cameTooLate(ctx, t, fits, original)
+		return c.cameTooLate(ctx, t, fits, original, left)
 	}
 	if _, err := c.stored(ctx, r.ID); err != nil || c.readyFor(ctx, &t) != nil {
 		return notYet(err)
@@ -190,7 +192,7 @@ func (c *Coordinator) reverse(ctx context.Context, r Reversal, original document
 		return answerWith(recordOf(original), invalid("transfer %s: %w", words.Quote(r.Of), err))
 	}
 	if fits := t.CompareReversal(left); fits != document.Fits {
-		return c.cameTooLate(ctx, t, fits, original)
+		return c.cameTooLate(ctx, t, fits, original, left)
 	}
 	if err := c.readyFor(ctx, &t); err != nil {
 		return answerWith(Record{}, c.early(r.ID, err))
@@ -410,7 +412,7 @@ func (c *Coordinator) legsBack(t document.Transfer, legs []Leg, whole []document
 // cameTooLate answers a reversal for which too little is left.
 // One that is stored keeps its outcome.
 func (c *Coordinator) cameTooLate(
-	ctx context.Context, t document.Transfer, fits document.Comparison, original document.Transfer,
+	ctx context.Context, t document.Transfer, fits document.Comparison, original document.Transfer, left []document.Leg,
 ) answer {
 	switch _, err := c.stored(ctx, t.ID); {
 	case err == nil, errors.Is(err, document.ErrUnreadable):
@@ -428,6 +430,10 @@ func (c *Coordinator) cameTooLate(
 		err = fmt.Errorf("%w: it has moved no money", ErrNotReversible)
 	case fits == document.Nothing:
 		err = fmt.Errorf("%w, by %s", ErrAlreadyReversed, words.Quote(rec.ReversedBy))
+	default:
+		if over := document.Exceeding(t.Legs, left); over != nil {
+			err = fmt.Errorf("%w on %s", err, document.Address{Name: over.Ledger}.NameOf(over.Account))
+		}
 	}
 	return answerWith(rec, aboutTransfer(original.ID, err))
 }

@@ -117,9 +117,13 @@ type Record struct {
 	// It is "" while something is left to be reversed.
 	ReversedBy string
 	// Reversed is what was taken back of a transfer between two accounts.
-	// Of one between more, [Query].Reverses lists the reversals.
-	// It counts reversals that have succeeded.
+	// It counts reversals that have succeeded, as ReversedLegs does.
 	Reversed Amount
+	// ReversedLegs are what all reversals together have moved, by account: who was paid
+	// has a negative leg.
+	// What is left of an account's part is what the transfer has moved there, plus this.
+	// It is nil where nothing was taken back.
+	ReversedLegs []Leg
 	// Hold says that the transfer was requested by Hold.
 	Hold bool
 	// Held says that the hold is held now: its money is reserved, and it is neither
@@ -171,6 +175,9 @@ func recordOf(t document.Transfer) Record {
 	}
 	if posted := t.PostedAmount(); posted != nil {
 		r.Posted = &Amount{*posted}
+	}
+	if reversed := t.ReversedLegs(); len(reversed) > 0 {
+		r.ReversedLegs = legsFrom(reversed)
 	}
 	if currency, one := t.OneCurrency(); one {
 		r.Currency = currency

@@ -202,7 +202,8 @@ type accountList struct {
 type accountRow struct {
 	transfer.Account
 	Flags []string
-	// Unread is the error of a document that is no account.
+	// Unread is the error of a document that is no account. The ID is empty where the
+	// document has none.
 	Unread string
 }
 
@@ -229,7 +230,7 @@ func (w *window) accounts(ctx context.Context, r *http.Request) (page, error) {
 	for a, err := range w.coordinator.Accounts(ctx, query) {
 		row := accountRow{Account: a, Flags: accountFlags(a)}
 		switch {
-		case err != nil && errors.Is(err, transfer.ErrAmountKind) && a.ID != "":
+		case err != nil && errors.Is(err, transfer.ErrAmountKind):
 			row.Unread = clip(err.Error(), maxErrorBytes)
 		case err != nil:
 			return page{}, err

@@ -21,5 +21,10 @@
 // all may be written: with other rights a statement makes a small write to a transfer
 // that is under way, as [transfer.Coordinator.Statement] says.
 //
+// # For your own clients
+//
+// [StatusOf] has the HTTP status for each error of the library: it is the one thing here
+// that is for the services themselves.
+//
 // See docs/window.md for what each page costs the server.
 package transferhttp

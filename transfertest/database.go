@@ -60,7 +60,8 @@ func NewDatabase(tb testing.TB) *mongo.Database {
 //
 // Accounts and transfers are in the collections of these names, in the test's own
 // database.
-// The options may name others, and add ledgers and documents.
+// The options may name others, and add ledgers and documents: their collections come from
+// a [NewDatabase] of the test, which is another database on the same server.
 func NewCoordinator(tb testing.TB, opts ...transfer.Option) *transfer.Coordinator {
 	tb.Helper()
 	db := NewDatabase(tb)
@@ -91,14 +92,38 @@ func audit(ctx context.Context, tb testing.TB, db *mongo.Database, opts []transf
 		tb.Errorf("transfertest: audit: %v", err)
 		return
 	}
-	report, err := auditor.Audit(ctx)
+	auditBy(ctx, tb, auditor)
+	if err := auditor.Close(ctx); err != nil {
+		tb.Errorf("transfertest: audit: %v", err)
+	}
+}
+
+// auditBy audits what a test has left.
+func auditBy(ctx context.Context, tb testing.TB, c *transfer.Coordinator) {
+	tb.Helper()
+	report, err := c.Audit(ctx)
 	for _, finding := range report.Findings {
 		tb.Errorf("transfertest: the audit finds %s: %s: %s (%s)", finding.Code, finding.ID, finding.Detail, finding.Advice)
 	}
-	err = errors.Join(err, logUnfinished(ctx, tb, auditor), auditor.Close(ctx))
-	if err != nil {
+	if err = errors.Join(err, logUnfinished(ctx, tb, c)); err != nil {
 		tb.Errorf("transfertest: audit: %v", err)
 	}
+}
+
+// AuditAtEnd has a coordinator audit its database when the test ends, with all ledgers
+// and documents that it was given.
+// It is for one that the service's own code has made, on a [NewDatabase].
+// Each finding fails the test, and what is not finished is named, as by [NewCoordinator].
+//
+// The coordinator has to be open then.
+// Cleanups run in the opposite order: register the one that closes it before this call.
+func AuditAtEnd(tb testing.TB, c *transfer.Coordinator) {
+	tb.Helper()
+	tb.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), endLimit)
+		defer cancel()
+		auditBy(ctx, tb, c)
+	})
 }
 
 // logUnfinished names what is not finished.

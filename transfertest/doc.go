@@ -6,6 +6,7 @@
 // [NewCoordinator] gives a test a coordinator with a database of its own. When the test
 // ends, the database is audited, and every finding fails the test. The server is the one
 // that MONGODB_URI names; otherwise one is found or fetched: see [NewDatabase].
+// [AuditAtEnd] audits what a coordinator has left that the service's own code has made.
 //
 // # Without a server
 //

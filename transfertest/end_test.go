@@ -122,6 +122,49 @@ func TestCoordinatorIsAudited(t *testing.T) {
 	require.Contains(t, r.errors[0], "lost")
 }
 
+// A coordinator that the service has made itself is audited with its ledgers.
+// One that is closed too early fails the test.
+func TestAuditAtEnd(t *testing.T) {
+	t.Parallel()
+	audited := func(marker, closed bool) *recorder {
+		r := &recorder{}
+		r.run(func(tb testing.TB) {
+			db := transfertest.NewDatabase(tb)
+			c, err := transfer.NewCoordinator(db, transfer.WithLedger("eu", db.Collection("europe")))
+			require.NoError(t, err)
+			tb.Cleanup(func() { require.NoError(t, c.Close(context.Background())) })
+			transfertest.AuditAtEnd(tb, c)
+			require.NoError(t, c.Setup(t.Context()))
+			eu, err := c.Ledger("eu")
+			require.NoError(t, err)
+			_, err = eu.Open(t.Context(), transfer.Account{ID: "x", Balance: units(5)})
+			require.NoError(t, err)
+			openTwo(t, c)
+			_, err = c.Submit(t.Context(), move("s", "alice", "bob", 10))
+			require.NoError(t, err)
+			if marker {
+				lost := bson.D{{Key: "$set", Value: bson.D{{Key: "pending.lost", Value: int64(-5)}}}}
+				_, err = db.Collection("europe").UpdateByID(t.Context(), "x", lost)
+				require.NoError(t, err)
+			}
+			if closed {
+				require.NoError(t, c.Close(t.Context()))
+			}
+		})
+		return r
+	}
+	inOrder := audited(false, false)
+	require.Empty(t, inOrder.errors)
+	require.Equal(t, []string{`transfertest: transfer "s" waits for a worker (Run)`}, inOrder.logs)
+	found := audited(true, false).errors
+	require.NotEmpty(t, found)
+	require.Contains(t, found[0], "transfertest: the audit finds ")
+	require.Contains(t, found[0], "lost")
+	tooEarly := audited(false, true).errors
+	require.NotEmpty(t, tooEarly)
+	require.Contains(t, tooEarly[0], transfer.ErrClosed.Error())
+}
+
 func openTwo(t *testing.T, c *transfer.Coordinator) {
 	t.Helper()
 	for _, id := range []string{"alice", "bob"} {

@@ -27,7 +27,7 @@ func (p *program) checkCommand() *cobra.Command {
 				return err
 			}
 			if err != nil {
-				view.Problem = err.Error()
+				view.Problem = asCommands(err.Error())
 			}
 			view.OK = err == nil && len(s.left) == 0 // nothing is known of what was left out
 			if printed := p.answer(view, view.write); printed != nil || view.OK {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -142,10 +143,10 @@ func TestConvertWhatTheLibraryCantTake(t *testing.T) {
 	require.Empty(t, b.MustAudit().Findings)
 }
 
-// A process that still works by the tutorial is noticed, though the sum is right: what it
-// leaves is a problem, and nothing is claimed to be done.
-func TestConvertBesideTheOldWay(t *testing.T) {
-	t.Parallel()
+// besideTheOldWay is a desk at which a conversion meets a process that still works by the
+// tutorial: right behind the first commit it moves the money once more, and begins more.
+func besideTheOldWay(t *testing.T) *desk {
+	t.Helper()
 	b := bank.NewBare(t).WithIndexes()
 	accounts, transactions := b.DB.Collection("accounts"), b.DB.Collection("transactions")
 	require.NoError(t, errorsOf(
@@ -172,6 +173,18 @@ func TestConvertBesideTheOldWay(t *testing.T) {
 	}}
 	d := atDesk(t, b.DB)
 	d.monitor = late
+	return d
+}
+
+// A process that still works by the tutorial is noticed, though the sum is right: what it
+// leaves is a problem, and nothing is claimed to be done.
+func TestConvertBesideTheOldWay(t *testing.T) {
+	t.Parallel()
+	text := besideTheOldWay(t).run("convert", "--yes").requires(exitFindings).out
+	require.Contains(t, text, "problem: transactions 2: somebody else works on the transactions: it is initial")
+	require.Contains(t, text, "problems meanwhile: somebody else works on the transactions")
+
+	d := besideTheOldWay(t)
 	told := d.run("convert", "--yes", "--json").requires(exitFindings).document()
 	problems := told["problems"].([]any)
 	require.Len(t, problems, 3)
@@ -226,4 +239,30 @@ func TestConvertNeedsItsRights(t *testing.T) {
 		require.Equal(t, balance, account.Balance, id)
 	}
 	require.Contains(t, g.as("whole", "secret", "audit").done().out, "no findings")
+}
+
+// The sums that are expected after a conversion are those of all ledgers by currency and
+// kind, with what was in flight. One that can't be stored is an error.
+func TestExpectedSums(t *testing.T) {
+	t.Parallel()
+	units := transfer.Units
+	cents, err := transfer.ParseDecimal("0.05")
+	require.NoError(t, err)
+	before := transfer.AuditReport{Ledgers: []transfer.LedgerTotal{
+		{Currency: "EUR", Total: units(70), InTransit: units(5)}, {Ledger: "eu", Currency: "EUR", Total: units(20)},
+		{Currency: "EUR", Total: cents}, {Ledger: "us", Currency: "USD", Total: units(3)},
+	}}
+	all, err := expectedAfter(before, tutorial.Plan{InFlight: map[string]transfer.Amount{"EUR": units(4), "GBP": units(9)}})
+	require.NoError(t, err)
+	require.Equal(t, []transfer.ExpectedTotal{
+		{Currency: "EUR", Sum: units(99)}, {Currency: "EUR", Sum: cents}, {Currency: "USD", Sum: units(3)},
+	}, all)
+
+	most := units(math.MaxInt64)
+	for _, ledgers := range [][]transfer.LedgerTotal{
+		{{Total: most, InTransit: units(1)}}, {{Total: most}, {Ledger: "eu", Total: units(1)}}, {{Total: most}},
+	} {
+		_, err = expectedAfter(transfer.AuditReport{Ledgers: ledgers}, tutorial.Plan{InFlight: map[string]transfer.Amount{"": units(1)}})
+		require.ErrorIs(t, err, transfer.ErrOverflow)
+	}
 }

@@ -44,6 +44,7 @@ func TestCopyLeavesTheOriginalAlone(t *testing.T) {
 	} {
 		for _, command := range [][]string{
 			{"cancel", "held", "--yes"}, {"cancel", "held in eu", "--yes"}, {"recover"}, {"audit"}, {"check"}, {"setup"},
+			{"adopt", "--yes"},
 		} {
 			a := d.run(append(append([]string{}, wrong.flags...), command...)...).requires(exitFailed)
 			require.Contains(t, a.err, b.DB.Name()+"."+wrong.collection+" belongs to the "+own)

@@ -69,11 +69,12 @@ func (p *program) end(err error) int {
 	if err == nil || errors.Is(err, ErrFindings) && code == exitFindings && err.Error() == ErrFindings.Error() {
 		return code
 	}
+	text := asCommands(err.Error())
 	if p.flags.json {
-		p.printError(errorView{Error: err.Error(), ExitCode: code, Outcome: outcomeOf(err)})
+		p.printError(errorView{Error: text, ExitCode: code, Outcome: outcomeOf(err)})
 		return code
 	}
-	for line := range strings.SplitSeq(strings.TrimSpace(err.Error()), "\n") {
+	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
 		_, _ = fmt.Fprintln(p.err, "transferctl:", printable(line))
 	}
 	return code

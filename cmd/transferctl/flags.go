@@ -30,7 +30,7 @@ func (f *globalFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.uri, "uri", "", "where the server is (default $MONGODB_URI, which keeps a password out of the list of processes)")
 	flags.StringVar(&f.database, "database", "", "the database (default the one in the URI's path)")
 	flags.StringVar(&f.transfers, "transfers", "transfers", "the collection of transfers")
-	flags.StringVar(&f.accounts, "accounts", "", "the collection of accounts (default what the deployment's records say, or accounts)")
+	flags.StringVar(&f.accounts, "accounts", "", "the collection of accounts (default what the records say, or accounts; for roles: accounts)")
 	flags.StringArrayVar(&f.ledgers, "with-ledger", nil,
 		"a ledger that is not recorded on the server of the transfers: NAME=COLLECTION, NAME=DATABASE/COLLECTION,\n"+
 			"NAME=URI#COLLECTION, or NAME=env:VARIABLE#COLLECTION; can be repeated")

@@ -158,6 +158,13 @@ func TestRolesAndMissingRights(t *testing.T) {
 	converting := g.as("auditor", "secret", "convert", "--yes").requires(exitFailed)
 	require.Contains(t, converting.err, "the user has no right to find on till.transactions")
 	require.NotContains(t, converting.err, "lsid")
+	adopting := g.as("migration", "secret", "adopt", "--yes", "--field", "floor=least").requires(exitFailed)
+	require.Contains(t, adopting.err, "the user has no right to find on till.")
+	require.NoError(t, g.till.RunCommand(t.Context(), bson.D{
+		{Key: "createUser", Value: "adopter"}, {Key: "pwd", Value: "secret"},
+		{Key: "roles", Value: bson.A{"transferMigration", "transferAuditor"}},
+	}).Err())
+	require.Contains(t, g.as("adopter", "secret", "adopt", "--yes", "--field", "floor=least").done().out, "replaced: ")
 	require.Contains(t, g.as("auditor", "wrong", "stats").requires(exitFailed).err, "password")
 }
 
@@ -254,7 +261,13 @@ func TestRolesOfOtherPlaces(t *testing.T) {
 		{resource{"states", "wallets"}, []string{"find", "insert", "update", "listIndexes"}},
 		{resource{"states", "wallets.transfer"}, []string{"find"}},
 	}, []string{}}}, found[1])
-	require.Contains(t, d.runBare("roles", "worker", "--database", "bank").done().out, `db.getSiblingDB("bank").runCommand({`)
+	for _, flags := range [][]string{
+		{}, {"--accounts", "wallets"}, {"--with-ledger", "eu=eu"}, {"--accounts", "wallets", "--with-documents", "orders=orders"},
+	} {
+		a := d.runBare(append(flags, "roles", "worker", "--database", "bank")...).requires(exitDone)
+		require.Contains(t, a.out, `runCommand({`)
+		require.Equal(t, len(flags) < 4, strings.Contains(a.err, "roles asks no server"), "%q", flags)
+	}
 }
 
 // A command ends with its time, and says that it has.

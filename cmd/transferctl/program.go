@@ -68,7 +68,7 @@ func (p *program) root() *cobra.Command {
 	root.AddCommand(
 		p.checkCommand(), p.setupCommand(), p.showCommand(), p.listCommand(), p.statsCommand(), p.recoverCommand(),
 		p.cancelCommand(), p.reverseCommand(), p.auditCommand(), p.repairCommand(), p.accountsCommand(), p.rolesCommand(),
-		p.watchCommand(), p.convertCommand(), p.redeliverCommand(),
+		p.watchCommand(), p.convertCommand(), p.redeliverCommand(), p.adoptCommand(),
 	)
 	return root
 }

@@ -18,7 +18,11 @@ type repairView struct {
 }
 
 func (v repairView) write(w *page) {
-	w.line("repaired: %s", strings.Join(strings.Fields(v.Repaired+" "+clean(v.Account)+" "+clean(v.Transfer)), " "))
+	done := "as it should be" // the library doesn't say whether it was so before
+	if v.Repaired == "marker" {
+		done = "repaired"
+	}
+	w.line("%s: %s", done, strings.Join(strings.Fields(v.Repaired+" "+clean(v.Account)+" "+clean(v.Transfer)), " "))
 }
 
 func (p *program) repairCommand() *cobra.Command {

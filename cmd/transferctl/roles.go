@@ -44,11 +44,15 @@ type resource struct {
 func (p *program) rolesCommand() *cobra.Command {
 	return p.command("roles [service|worker|migration|auditor]", "the rights that a process needs, as commands that create roles",
 		"Roles prints the roles with the least rights, under the names that the flags say, as commands for mongosh.\n"+
-			"It asks no server: name all ledgers and documents by --with-ledger and --with-documents.",
+			"It asks no server, and knows no records: name the accounts, and all ledgers and documents, by flags.",
 		rolesArgs, func(_ context.Context, args []string) error {
 			_, database, err := p.where()
 			if err != nil {
 				return err
+			}
+			if p.flags.accounts == "" || len(p.flags.ledgers)+len(p.flags.documents) == 0 {
+				p.note("roles asks no server: these are the roles for the collections that --accounts, --with-ledger and " +
+					"--with-documents name, and where there is no --accounts, for accounts")
 			}
 			names := args
 			if len(names) == 0 {

@@ -28,6 +28,10 @@ const (
 	needDeployment need = iota + 1
 	// needDatabase is the need of a command that sets up, or looks at what is missing.
 	needDatabase
+	// needAdoption is the need of a command that changes on purpose how a deployment is
+	// used: the flags may differ from its notes, and name collections that are new. There
+	// has to be a deployment, as a name is easily mistyped.
+	needAdoption
 )
 
 // session is a deployment that a command works with.
@@ -76,24 +80,24 @@ func (s *session) begin(ctx context.Context, p *program, need need, uri, databas
 	s.transfers = s.database.Collection(p.flags.transfers)
 	declared, found, err := deployment.ReadDeclared(ctx, s.transfers)
 	if err != nil {
-		if err = contactError(err); need == needDeployment || !errors.Is(err, transfer.ErrUnauthorized) {
+		if err = contactError(err); need != needDatabase || !errors.Is(err, transfer.ErrUnauthorized) {
 			return err
 		}
 		// The library names the right that is missing to set up, or to look.
 	}
-	if err == nil && !found && need == needDeployment {
+	if err == nil && !found && need != needDatabase {
 		return fmt.Errorf("%w in the database %s with transfers in %s: "+
 			"see --database and --transfers, or begin with transferctl setup", ErrNoDeployment, database, p.flags.transfers)
 	}
 	if err := s.configure(ctx, p, need, declared); err != nil {
 		return err
 	}
-	if need == needDeployment {
+	if need != needDatabase {
 		if err := s.checkRetention(ctx, p.flags.retention); err != nil {
 			return err
 		}
 	}
-	if err := s.checkNotes(ctx, need); err != nil {
+	if err := s.checkNotes(ctx, need, p.flags.accounts != ""); err != nil {
 		return err
 	}
 	s.Coordinator, err = transfer.NewCoordinator(s.database, s.options...)
@@ -160,11 +164,11 @@ func (s *session) configure(ctx context.Context, p *program, need need, declared
 
 // checkNotes refuses collections that no process has used so far, unless the command sets
 // up. The first use writes a note, and a mistyped name would become a part of the
-// deployment by that.
+// deployment by that. Only a command that adopts takes what a flag names.
 //
 // It also refuses collections that belong to other transfers by their notes: see
 // [session.belongs].
-func (s *session) checkNotes(ctx context.Context, need need) error {
+func (s *session) checkNotes(ctx context.Context, need need, named bool) error {
 	for _, c := range append([]*mongo.Collection{s.accounts}, s.registered...) {
 		note, found, err := deployment.ReadDeclaredAccounts(ctx, c)
 		switch {
@@ -176,6 +180,8 @@ func (s *session) checkNotes(ctx context.Context, need need) error {
 		case !found && need == needDeployment:
 			return usage("no process has used the collection %s so far: name another one, or begin with transferctl setup",
 				wire.NamespaceOf(c))
+		case !found && need == needAdoption && c == s.accounts && !named:
+			return usage("which accounts? Say --accounts: no process has used %s so far", wire.NamespaceOf(c))
 		}
 	}
 	return nil
@@ -201,7 +207,7 @@ func (s *session) belongs(c *mongo.Collection, note deployment.DeclaredAccounts)
 func (s *session) ofOthers(c *mongo.Collection, note deployment.DeclaredAccounts) error {
 	return fmt.Errorf("%w: %s belongs to the transfers collection %s by its note, and this is another one, %s: "+
 		"in a copy of a deployment, name the collections of the copy by --accounts, --with-ledger and --with-documents; "+
-		"if the transfers were moved on purpose, see Coordinator.Adopt",
+		"if the transfers were moved on purpose, call the library's Adopt",
 		transfer.ErrUnsupportedDeployment, wire.NamespaceOf(c), note.Transfers, wire.NamespaceOf(s.transfers))
 }
 

@@ -38,6 +38,7 @@ type recordView struct {
 	Reverses        string            `json:"reverses,omitempty"`
 	ReversedBy      string            `json:"reversedBy,omitempty"`
 	Reversed        *transfer.Amount  `json:"reversed,omitempty"`
+	ReversedLegs    []legView         `json:"reversedLegs,omitempty"`
 	Hold            bool              `json:"hold,omitempty"`
 	Held            bool              `json:"held,omitempty"`
 	ExpiresAt       time.Time         `json:"expiresAt,omitzero"`
@@ -98,6 +99,9 @@ func viewOf(r transfer.Record) recordView {
 	}
 	if !r.Reversed.IsZero() {
 		v.Reversed = &r.Reversed
+	}
+	for _, leg := range r.ReversedLegs {
+		v.ReversedLegs = append(v.ReversedLegs, legView(leg))
 	}
 	for _, u := range r.Undelivered {
 		v.Undelivered = append(v.Undelivered, undeliveredView(u))
@@ -248,6 +252,7 @@ func asCommands(advice string) string {
 		"Recover of a Coordinator with WithStallThreshold(0)", "transferctl recover --stall-threshold 0s",
 		"call Redeliver.", "run transferctl redeliver.",
 		"Reverse takes its money back", "transferctl reverse takes its money back",
+		"see Coordinator.Adopt", "see transferctl adopt",
 		"and Cancel takes it back", "and transferctl cancel takes it back",
 	).Replace(advice)
 }

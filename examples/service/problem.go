@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/transferhttp"
 )
 
 // retryAfter is how many seconds a client should wait before it repeats a request.
@@ -71,6 +72,7 @@ func kindOf(err error) kind {
 		if k.err == nil || !errors.Is(err, k.err) {
 			continue
 		}
+		k.status = transferhttp.StatusOf(err)
 		if outcome == transfer.Failed {
 			return k.refused()
 		}

@@ -88,6 +88,15 @@ func (d *Deployment) readRecord(ctx context.Context, c *collections.Collection) 
 	return record{true, identityIn(stored), changes}, nil
 }
 
+// HasRecord reports whether a ledger was ever registered under a name.
+func (d *Deployment) HasRecord(ctx context.Context, ledger string) (bool, error) {
+	_, err := wire.FindOne(wire.Detached(ctx), d.known[d.catalog.Originals].notes, bson.D{{Key: "_id.ledger", Value: ledger}})
+	if wire.NotFound(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // identityIn returns the identity in a stored document, "" if there is none.
 func identityIn(stored bson.Raw) string {
 	identity, _ := stored.Lookup("identity").StringValueOK()

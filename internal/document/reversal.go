@@ -105,26 +105,49 @@ func (t *Transfer) balanced() bool {
 // ReversedAmount returns what was taken back of a transfer between two accounts, zero for
 // any other.
 func (t *Transfer) ReversedAmount() money.Amount {
-	moved := t.Moved()
-	if len(moved) != 2 || t.ReversedBy == "" {
+	if len(t.Moved()) != 2 {
 		return money.Amount{}
 	}
-	left, err := t.Left()
-	if err != nil {
-		return money.Amount{}
-	}
-	for _, leg := range moved {
-		if leg.Amount.Sign() < 0 {
-			continue
-		}
-		if rest := leg.On(left); rest != nil {
-			leg.Amount, err = leg.Amount.Add(rest.Amount)
-		}
-		if err == nil {
+	for _, leg := range t.ReversedLegs() {
+		if leg.Amount.Sign() > 0 {
 			return leg.Amount
 		}
 	}
 	return money.Amount{}
+}
+
+// ReversedLegs returns what its reversals have moved, by account: none, where nothing was
+// taken back, or what is stored of that can't be read.
+func (t *Transfer) ReversedLegs() (legs []Leg) {
+	if t.ReversedBy == "" {
+		return nil
+	}
+	left, err := t.Left()
+	if err != nil {
+		return nil
+	}
+	for _, leg := range t.withCurrencies(t.Back()) {
+		if rest := leg.On(left); rest != nil {
+			if leg.Amount, err = leg.Amount.Add(rest.Amount.Neg()); err != nil {
+				return nil
+			}
+		}
+		if leg.Amount.Sign() != 0 {
+			legs = append(legs, leg)
+		}
+	}
+	return legs
+}
+
+// Exceeding returns the first of the legs that is more than what is left of its account's
+// part, nil if none is.
+func Exceeding(legs, left []Leg) *Leg {
+	for i, leg := range legs {
+		if rest := leg.On(left); rest == nil || !leg.Within(rest.Amount) {
+			return &legs[i]
+		}
+	}
+	return nil
 }
 
 // WhollyReversedBy returns the transfer that has taken the last of this one back.
@@ -167,14 +190,7 @@ func (l Leg) On(legs []Leg) *Leg {
 }
 
 // Within reports whether each of the legs is a movement of the others, or a part of it.
-func Within(legs, others []Leg) bool {
-	for _, leg := range legs {
-		if other := leg.On(others); other == nil || !leg.Within(other.Amount) {
-			return false
-		}
-	}
-	return true
-}
+func Within(legs, others []Leg) bool { return Exceeding(legs, others) == nil }
 
 // ReversalValues are what a reversal requires of the transfer that it reverses, and sets
 // there.

@@ -375,6 +375,12 @@ func TestExchangeIsReversedInParts(t *testing.T) {
 	require.Equal(t, []string{"USD", "EUR"}, []string{rec.Legs[0].Currency, rec.Legs[1].Currency})
 	_, err = b.Reverse(t.Context(), partOf("two", in("", "usd-alice", -19), in("", "usd-house", 19)))
 	require.ErrorIs(t, err, transfer.ErrReversalExceeds)
+	require.ErrorContains(t, err, `on account "usd-`)
+	original, err := b.Get(t.Context(), "sale")
+	require.NoError(t, err)
+	require.ElementsMatch(t, []transfer.Leg{
+		in("USD", "usd-alice", -2), in("EUR", "eur-house", -1), in("USD", "usd-house", 2), in("EUR", "eur-alice", 1),
+	}, original.ReversedLegs)
 	rec, err = b.Reverse(t.Context(), partOf("two", in("", "usd-alice", -18), in("", "usd-house", 18)))
 	require.NoError(t, err)
 	require.Equal(t, "USD", rec.Currency, "of all its legs")

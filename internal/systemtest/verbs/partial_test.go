@@ -43,6 +43,11 @@ func TestReversePart(t *testing.T) {
 		require.EqualValues(t, 25, bank.Units(t, rec.Legs[0].Amount))
 	}
 	requireReversed(b, "t", 25, "")
+	original, err := b.Get(t.Context(), "t")
+	require.NoError(t, err)
+	require.Equal(t, []transfer.Leg{
+		{Account: "a", Amount: transfer.Units(25)}, {Account: "b", Amount: transfer.Units(-25)},
+	}, original.ReversedLegs)
 	for range 2 {
 		rec, err := b.Reverse(t.Context(), part("r2", "t", 36))
 		require.ErrorIs(t, err, transfer.ErrReversalExceeds)
@@ -50,7 +55,7 @@ func TestReversePart(t *testing.T) {
 		require.Equal(t, "t", rec.ID)
 		require.EqualValues(t, 25, bank.Units(t, rec.Reversed))
 	}
-	_, err := b.Reverse(t.Context(), part("r2", "t", 35))
+	_, err = b.Reverse(t.Context(), part("r2", "t", 35))
 	require.NoError(t, err)
 	requireReversed(b, "t", 60, "r2")
 	for _, r := range []transfer.Reversal{part("r3", "t", 1), part("r3", "t", 1000), rest("r3", "t")} {
@@ -92,14 +97,22 @@ func TestReverseLegs(t *testing.T) {
 	require.NoError(t, err)
 	_, err = b.Reverse(t.Context(), transfer.Reversal{ID: "fee", Of: "t", Legs: legs(10, 0, -10)})
 	require.NoError(t, err)
-	_, err = b.Reverse(t.Context(), transfer.Reversal{ID: "more", Of: "t", Legs: legs(11, -10, -1)})
-	require.ErrorIs(t, err, transfer.ErrReversalExceeds, "nothing is left of c's part")
+	exceeds := func(account string, asked, reversed []transfer.Leg) {
+		t.Helper()
+		rec, err := b.Reverse(t.Context(), transfer.Reversal{ID: "more", Of: "t", Legs: asked})
+		require.ErrorIs(t, err, transfer.ErrReversalExceeds)
+		require.ErrorContains(t, err, "on account "+account)
+		require.Equal(t, reversed, rec.ReversedLegs)
+	}
+	exceeds(`"c"`, legs(11, -10, -1), legs(10, 0, -10)) // nothing is left of c's part
 	_, err = b.Reverse(t.Context(), transfer.Reversal{ID: "some", Of: "t", Legs: legs(20, -20, 0)})
 	require.NoError(t, err)
 	b.RequireStanding("a", 70, 70, 0)
+	exceeds(`"a"`, legs(31, -31, 0), legs(30, -20, -10))
 	rec, err := b.Get(t.Context(), "t")
 	require.NoError(t, err)
 	require.True(t, rec.Reversed.IsZero(), "that is of transfers between two accounts")
+	require.Equal(t, legs(30, -20, -10), rec.ReversedLegs)
 
 	rec, err = b.Reverse(t.Context(), rest("all", "t"))
 	require.NoError(t, err)
@@ -110,6 +123,9 @@ func TestReverseLegs(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, transfer.StateSuccess, rec.State)
 	}
+	rec, err = b.Get(t.Context(), "t")
+	require.NoError(t, err)
+	require.Equal(t, legs(60, -50, -10), rec.ReversedLegs)
 	b.RequireStanding("a", 100, 100, 0)
 	b.CheckBooks(bank.Balances(100, 0, 0))
 }
