@@ -1,12 +1,14 @@
 package inspection
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer/internal/collections"
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/wire"
 	"github.com/mongotransfer/transfer/internal/words"
 )
@@ -75,12 +77,14 @@ func harmToTransfers(x index) string {
 // transferFields lists the fields that the library writes into a transfer. It leaves out
 // metadata, which belongs to the caller and never changes.
 func transferFields() []string {
-	return []string{
-		"state", "open", "legs", "effects", "currency", "digest", "epoch", "owner", "attempts", "clean", "createdAt", "lastModified",
-		"committedAt", "notBefore", "fundsUntil", "postponed", "waiting", "askedNotBefore",
-		"failure", "stuck", "stuckAt", "purgeAt", "hold", "held", "expiresAt", "posted", "atMost",
-		"reverses", "reversedBy", "pending", "fence", "verified", "outbox", "keepUntil",
+	fields := []string{"fence", "keepUntil", "verified"} // no transfer is read with these
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[document.Transfer]()) {
+		name, _, _ := strings.Cut(field.Tag.Get("bson"), ",")
+		if name != "_id" && name != "metadata" {
+			fields = append(fields, name)
+		}
 	}
+	return fields
 }
 
 // requiresOnly reports whether a partial filter names only the given fields, and matches
