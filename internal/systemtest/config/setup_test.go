@@ -188,10 +188,10 @@ func TestStrictValidators(t *testing.T) {
 	}
 	is := func(kinds ...string) bson.D { return bson.D{{Key: "bsonType", Value: kinds}} }
 	plain := bson.D{{Key: "_id", Value: bson.D{}}, {Key: "balance", Value: bson.D{}}, {Key: "owner", Value: bson.D{}}}
-	ours := append(slices.Clone(plain), bson.E{Key: "pending", Value: is("object")}, bson.E{Key: "fence", Value: is("objectId")})
+	ours := append(slices.Clone(plain), bson.E{Key: "pending", Value: is("object")}, bson.E{Key: "fence", Value: is("objectId", "timestamp")})
 	patterns := bson.E{Key: "patternProperties", Value: bson.D{{Key: "^(pending|fence)$", Value: bson.D{}}}}
-	balances := func(kinds ...string) bson.D {
-		return bson.D{{Key: "$jsonSchema", Value: bson.D{{Key: "properties", Value: bson.D{{Key: "balance", Value: is(kinds...)}}}}}}
+	kindsOf := func(field string, kinds ...string) bson.D {
+		return bson.D{{Key: "$jsonSchema", Value: bson.D{{Key: "properties", Value: bson.D{{Key: field, Value: is(kinds...)}}}}}}
 	}
 	size := bson.D{{Key: "$size", Value: bson.D{{Key: "$objectToArray", Value: "$$ROOT"}}}}
 	three := bson.D{{Key: "$expr", Value: bson.D{{Key: "$lte", Value: bson.A{size, 3}}}}}
@@ -207,11 +207,12 @@ func TestStrictValidators(t *testing.T) {
 		"room for them":              {closed(ours), nil, true, nil},
 		"room for them, no account":  {closed(ours), nil, false, nil},
 		"room by a pattern":          {closed(plain, patterns), nil, false, nil},
+		"fences of one kind":         {kindsOf("fence", "objectId"), nil, true, []string{`"fence"`, "an ObjectId or a timestamp"}},
 		"a fence of another kind":    {oneOf("fence", nil, "x"), nil, true, []string{`"fence"`}},
 		"no markers":                 {oneOf("pending", nil, bson.D{}), nil, true, []string{`"pending"`}},
 		"no done marks":              {noDoneMarks(), nil, true, []string{`"pending"`}},
-		"balances of 32 bits":        {balances("int"), nil, true, []string{`"balance"`}},
-		"balances of either size":    {balances("int", "long"), nil, true, nil},
+		"balances of 32 bits":        {kindsOf("balance", "int"), nil, true, []string{`"balance"`}},
+		"balances of either size":    {kindsOf("balance", "int", "long"), nil, true, nil},
 		"by an expression":           {three, nil, true, []string{`"pending"`, `"fence"`}},
 		"it only warns":              {closed(plain), bson.D{{Key: "validationAction", Value: "warn"}}, true, nil},
 		"it is off":                  {closed(plain), bson.D{{Key: "validationLevel", Value: "off"}}, true, nil},
@@ -243,6 +244,20 @@ func TestStrictValidators(t *testing.T) {
 	}
 }
 
+// So is one of documents, where a fence is written as in accounts.
+func TestStrictValidatorOfDocuments(t *testing.T) {
+	t.Parallel()
+	b := bank.NewBare(t)
+	none, drawn := bson.M{"fence": nil}, bson.M{"fence": bson.M{"$type": "objectId"}}
+	created("orders", bson.D{{Key: "validator", Value: bson.M{"$or": bson.A{none, drawn}}}})(t, b.DB)
+	b.Insert("orders", bank.Order("o"))
+	c := b.NewCoordinator(b.DB, bank.Orders(b.DB)...)
+	for verb, err := range map[string]error{"Check": c.Check(t.Context()), "Setup": c.Setup(t.Context())} {
+		require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment, verb)
+		require.ErrorContains(t, err, `orders refuses what is written there: let it allow the fields "fence"; `, verb)
+	}
+}
+
 // A closed schema of the transfers that names what Setup asks for refuses nothing that is
 // ever written there.
 func TestValidatorOfTransfers(t *testing.T) {
@@ -256,8 +271,9 @@ func TestValidatorOfTransfers(t *testing.T) {
 	created("transfers", bson.D{closed()})(t, b.DB)
 	err := b.Setup(t.Context())
 	require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment)
-	_, fields, found := strings.Cut(err.Error(), "let it allow the fields ")
+	_, advice, found := strings.Cut(err.Error(), "let it allow the fields ")
 	require.True(t, found, err)
+	fields, _, _ := strings.Cut(advice, ";")
 	for field := range strings.SplitSeq(fields, ", ") {
 		properties = append(properties, bson.E{Key: strings.Trim(field, `"`), Value: bson.D{}})
 	}
