@@ -55,7 +55,7 @@ func (i *Inspector) CheckCollection(ctx context.Context, c *collections.Collecti
 	}
 	for _, index := range indexes {
 		if harm := i.harmOf(index, c); harm != "" {
-			return fmt.Errorf("%w: the index %s of %s %s: drop it",
+			return fmt.Errorf("%w: drop the index %s of %s: it %s",
 				collections.ErrUnsupported, words.Quote(index.Name), c.Namespace, harm)
 		}
 	}
