@@ -138,9 +138,7 @@ func (r *Reader) ReadDocuments(ctx context.Context, c *collections.Collection, o
 			return
 		}
 		if !c.HoldsAccounts() {
-			marked := bson.D{{Key: c.Fields.Pending, Value: bson.D{{Key: "$nin", Value: bson.A{nil, bson.D{}}}}}}
-			garbled := bson.D{{Key: c.Fields.Pending, Value: bson.D{{Key: "$type", Value: "array"}}}} // $nin looks into arrays
-			filter = bson.D{{Key: "$or", Value: bson.A{marked, garbled}}}
+			filter = bson.D{{Key: c.Fields.Pending, Value: bson.D{{Key: "$nin", Value: bson.A{nil, bson.D{}}}}}}
 		}
 		for raw, err := range find(ctx, c.Majority, filter, c.Fields.Projection()) {
 			if err != nil {

@@ -374,7 +374,6 @@ func TestAuditAdvisesForOtherDocuments(t *testing.T) {
 		{"orders", "o-1", "pending.paid", int64(0), audit.FinalMarker},
 		{"orders", "o-1", "pending.t", int64(0), audit.ForeignMarker},
 		{"orders", "o-1", "pending", bson.A{}, audit.WrongPending},
-		{"orders", "o-1", "pending", bson.A{bson.D{}}, audit.WrongPending},
 		{"transfers", "paid", "pending.ghost", int64(0), audit.OrphanMarker},
 		{"transfers", "paid", "pending.back", int64(0), audit.FinalMarker},
 		{"transfers", "paid", "pending.t", int64(0), audit.ForeignMarker},
