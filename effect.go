@@ -33,6 +33,7 @@ const requires = "requires"
 // Other code that writes such a document requires that its field pending is missing or
 // empty, or ignores the reservation at its own risk.
 // None deletes it while the field has an entry: a commit that was answered may be lost.
+// A TTL index would do so, and is refused with ErrUnsupportedDeployment.
 //
 // Documents are reserved before money is taken: of several transfers that want one at
 // once, the first has it.

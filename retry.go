@@ -77,8 +77,11 @@ func (r *retry) err(err error) error {
 }
 
 // lasting reports whether an error comes back however often a call is repeated: a right
-// is missing, or the client is disconnected.
-func lasting(err error) bool { return refused(err) || wire.Disconnected(err) }
+// is missing, the client is disconnected, or the server has been told to scan no
+// collection (notablescan).
+func lasting(err error) bool {
+	return refused(err) || wire.Disconnected(err) || wire.CommandCode(err) == wire.CodeNoPlan
+}
 
 // malformed reports whether a read has failed for a reason that another try doesn't
 // change.

@@ -58,7 +58,7 @@ func (i *Inspector) CheckCollection(ctx context.Context, c *collections.Collecti
 	}
 	for _, index := range indexes {
 		if harm := i.harmOf(index, c); harm != "" {
-			return nil, fmt.Errorf("%w: the index %s of %s %s: drop it",
+			return nil, fmt.Errorf("%w: drop the index %s of %s: it %s",
 				collections.ErrUnsupported, words.Quote(index.Name), c.Namespace, harm)
 		}
 	}

@@ -1,12 +1,14 @@
 package inspection
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer/internal/collections"
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/wire"
 	"github.com/mongotransfer/transfer/internal/words"
 )
@@ -15,18 +17,25 @@ import (
 // can.
 //
 // An index that expires documents removes money with them, or an ID that a caller asks
-// for again. A unique index may refuse what has to be written. At worst that is a credit
-// of a committed transfer, which is then stuck for good.
+// for again, or a document that is reserved: its transfer may then be rolled back, though
+// a caller was told that it is committed. No condition of the index prevents that, as the
+// server doesn't look at it once more when it removes a document. A unique index may
+// refuse what has to be written. At worst that is a credit of a committed transfer, which
+// is then stuck for good.
 func (i *Inspector) harmOf(x index, c *collections.Collection) string {
 	contents := i.catalog.ContentsOf(c)
 	ours := contents == collections.OfTransfers && x.purges()
-	if x.Expiry.Type != 0 && contents != collections.OfDocuments && !ours {
-		return "lets the server remove " + string(contents) + " by itself (expireAfterSeconds)"
+	f := c.Fields
+	if x.Expiry.Type != 0 && !ours {
+		harm := "lets the server remove " + string(contents) + " by itself (expireAfterSeconds)"
+		if contents == collections.OfDocuments {
+			harm += ", also reserved ones; have a job of yours delete those whose field " + words.Quote(f.Pending) + " is missing or empty"
+		}
+		return harm
 	}
 	if !x.unique() || x.hasID() {
 		return ""
 	}
-	f := c.Fields
 	switch contents {
 	case collections.OfTransfers:
 		return harmToTransfers(x)
@@ -75,12 +84,14 @@ func harmToTransfers(x index) string {
 // transferFields lists the fields that the library writes into a transfer. It leaves out
 // metadata, which belongs to the caller and never changes.
 func transferFields() []string {
-	return []string{
-		"state", "open", "legs", "effects", "currency", "digest", "epoch", "owner", "attempts", "clean", "createdAt", "lastModified",
-		"committedAt", "notBefore", "fundsUntil", "postponed", "waiting", "askedNotBefore",
-		"failure", "stuck", "stuckAt", "purgeAt", "hold", "held", "expiresAt", "posted", "atMost",
-		"reverses", "reversedBy", "pending", "fence", "verified", "outbox", "keepUntil",
+	fields := []string{"fence", "keepUntil", "verified"} // no transfer is read with these
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[document.Transfer]()) {
+		name, _, _ := strings.Cut(field.Tag.Get("bson"), ",")
+		if name != "_id" && name != "metadata" {
+			fields = append(fields, name)
+		}
 	}
+	return fields
 }
 
 // requiresOnly reports whether a partial filter names only the given fields, and matches

@@ -45,11 +45,15 @@ func (i *Inspector) CheckValidator(ctx context.Context, c *collections.Collectio
 	} else if refused, err = refusedFields(ctx, c, validator); err != nil {
 		return err
 	}
-	if len(refused) > 0 {
-		return fmt.Errorf("%w: the validator of %s refuses what is written there: let it allow the fields %s",
-			collections.ErrUnsupported, c.Namespace, words.QuoteAll(refused))
+	if len(refused) == 0 {
+		return nil
 	}
-	return nil
+	kinds := ""
+	if slices.Contains(refused, c.Fields.Fence) {
+		kinds = "; a fence is an ObjectId or a timestamp"
+	}
+	return fmt.Errorf("%w: the validator of %s refuses what is written there: let it allow the fields %s%s",
+		collections.ErrUnsupported, c.Namespace, words.QuoteAll(refused), kinds)
 }
 
 // strictValidator returns a collection's validator, and whether it refuses documents.
@@ -79,8 +83,8 @@ func refusedFields(ctx context.Context, c *collections.Collection, validator bso
 }
 
 // writtenFields returns the fields that the protocol writes into a participant, as
-// expressions: a marker and a done mark of the balance's kind, a fence, and for units a
-// balance of 64 bits.
+// expressions: a marker and a done mark of the balance's kind, a fence of either kind,
+// and for units a balance of 64 bits.
 func writtenFields(c *collections.Collection) bson.D {
 	balance := "$" + c.Fields.Balance
 	decimal := bson.D{{Key: "$eq", Value: bson.A{bson.D{{Key: "$type", Value: balance}}, "decimal"}}}
@@ -92,6 +96,7 @@ func writtenFields(c *collections.Collection) bson.D {
 		{Key: c.Fields.Pending, Value: bson.D{{Key: document.MarkerKey("transfer"), Value: zero}}},
 		{Key: c.Fields.Pending, Value: bson.D{{Key: document.DoneKey("transfer"), Value: zero}}},
 		{Key: c.Fields.Fence, Value: bson.D{{Key: "$literal", Value: bson.ObjectID{1}}}},
+		{Key: c.Fields.Fence, Value: bson.D{{Key: "$literal", Value: bson.Timestamp{T: 1, I: 1}}}}, // that the server draws
 	}
 	if c.Documents {
 		return fields

@@ -139,7 +139,7 @@ func TestHarmlessIndexes(t *testing.T) {
 		indexed("accounts", key("owner", "currency"), sparse()),
 		indexed("accounts", key("email"), sparse()),
 		indexed("accounts", key("balance"), options.Index()),
-		indexed("orders", key("paidAt"), options.Index().SetExpireAfterSeconds(3600)),
+		indexed("orders", key("paidAt"), options.Index()),
 	} {
 		plant(t, b.DB)
 	}
@@ -154,6 +154,32 @@ func TestHarmlessIndexes(t *testing.T) {
 		b.MustMove(string(rune('u'+n)), 1)
 	}
 	b.CheckBooks(bank.Balances(100, 0, 10))
+}
+
+// The server would remove documents while they are reserved, whatever the condition of
+// the index: it looks at that before it removes one, and not once more as it does.
+func TestDocumentsThatExpire(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]*options.IndexOptionsBuilder{
+		"all": hourly(), "those without a marker": hourly().SetPartialFilterExpression(bson.D{{Key: "pending", Value: bson.D{}}}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := bank.New(t, 100, 0)
+			indexed("orders", key("paidAt"), o)(t, b.DB)
+			b.Insert("orders", bank.Order("o"))
+			before := b.Contents()
+			c := b.NewCoordinator(b.DB, bank.Orders(b.DB)...)
+			pay := func(ctx context.Context) error { return bank.ErrorOf(c.Transfer(ctx, bank.Payment("t", "o", 60))) }
+			requireUnfit(t, map[string]func(context.Context) error{"Setup": c.Setup, "Check": c.Check, "Transfer": pay},
+				`delete those whose field "pending" is missing or empty`)
+			require.Equal(t, before, b.Contents())
+			require.NoError(t, b.DB.Collection("orders").Indexes().DropOne(t.Context(), "paidAt_1"))
+			require.NoError(t, c.Setup(t.Context()))
+			require.NoError(t, pay(t.Context()))
+			b.CheckBooks(bank.Balances(100, 0))
+		})
+	}
 }
 
 // A collection that is sharded by another key than _id, or was resharded since Setup, is

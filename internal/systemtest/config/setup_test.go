@@ -3,6 +3,7 @@ package config
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -187,10 +188,10 @@ func TestStrictValidators(t *testing.T) {
 	}
 	is := func(kinds ...string) bson.D { return bson.D{{Key: "bsonType", Value: kinds}} }
 	plain := bson.D{{Key: "_id", Value: bson.D{}}, {Key: "balance", Value: bson.D{}}, {Key: "owner", Value: bson.D{}}}
-	ours := append(slices.Clone(plain), bson.E{Key: "pending", Value: is("object")}, bson.E{Key: "fence", Value: is("objectId")})
+	ours := append(slices.Clone(plain), bson.E{Key: "pending", Value: is("object")}, bson.E{Key: "fence", Value: is("objectId", "timestamp")})
 	patterns := bson.E{Key: "patternProperties", Value: bson.D{{Key: "^(pending|fence)$", Value: bson.D{}}}}
-	balances := func(kinds ...string) bson.D {
-		return bson.D{{Key: "$jsonSchema", Value: bson.D{{Key: "properties", Value: bson.D{{Key: "balance", Value: is(kinds...)}}}}}}
+	kindsOf := func(field string, kinds ...string) bson.D {
+		return bson.D{{Key: "$jsonSchema", Value: bson.D{{Key: "properties", Value: bson.D{{Key: field, Value: is(kinds...)}}}}}}
 	}
 	size := bson.D{{Key: "$size", Value: bson.D{{Key: "$objectToArray", Value: "$$ROOT"}}}}
 	three := bson.D{{Key: "$expr", Value: bson.D{{Key: "$lte", Value: bson.A{size, 3}}}}}
@@ -206,11 +207,12 @@ func TestStrictValidators(t *testing.T) {
 		"room for them":              {closed(ours), nil, true, nil},
 		"room for them, no account":  {closed(ours), nil, false, nil},
 		"room by a pattern":          {closed(plain, patterns), nil, false, nil},
+		"fences of one kind":         {kindsOf("fence", "objectId"), nil, true, []string{`"fence"`, "an ObjectId or a timestamp"}},
 		"a fence of another kind":    {oneOf("fence", nil, "x"), nil, true, []string{`"fence"`}},
 		"no markers":                 {oneOf("pending", nil, bson.D{}), nil, true, []string{`"pending"`}},
 		"no done marks":              {noDoneMarks(), nil, true, []string{`"pending"`}},
-		"balances of 32 bits":        {balances("int"), nil, true, []string{`"balance"`}},
-		"balances of either size":    {balances("int", "long"), nil, true, nil},
+		"balances of 32 bits":        {kindsOf("balance", "int"), nil, true, []string{`"balance"`}},
+		"balances of either size":    {kindsOf("balance", "int", "long"), nil, true, nil},
 		"by an expression":           {three, nil, true, []string{`"pending"`, `"fence"`}},
 		"it only warns":              {closed(plain), bson.D{{Key: "validationAction", Value: "warn"}}, true, nil},
 		"it is off":                  {closed(plain), bson.D{{Key: "validationLevel", Value: "off"}}, true, nil},
@@ -242,13 +244,59 @@ func TestStrictValidators(t *testing.T) {
 	}
 }
 
-// The transfers may have a validator that allows their fields.
+// So is one of documents, where a fence is written as in accounts.
+func TestStrictValidatorOfDocuments(t *testing.T) {
+	t.Parallel()
+	b := bank.NewBare(t)
+	none, drawn := bson.M{"fence": nil}, bson.M{"fence": bson.M{"$type": "objectId"}}
+	created("orders", bson.D{{Key: "validator", Value: bson.M{"$or": bson.A{none, drawn}}}})(t, b.DB)
+	b.Insert("orders", bank.Order("o"))
+	c := b.NewCoordinator(b.DB, bank.Orders(b.DB)...)
+	for verb, err := range map[string]error{"Check": c.Check(t.Context()), "Setup": c.Setup(t.Context())} {
+		require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment, verb)
+		require.ErrorContains(t, err, `orders refuses what is written there: let it allow the fields "fence"; `, verb)
+	}
+}
+
+// A closed schema of the transfers that names what Setup asks for refuses nothing that is
+// ever written there.
 func TestValidatorOfTransfers(t *testing.T) {
 	t.Parallel()
 	b := bank.NewBare(t)
-	schema := bson.D{{Key: "additionalProperties", Value: false}, {Key: "properties", Value: bson.D{{Key: "_id", Value: bson.D{}}}}}
-	created("transfers", bson.D{{Key: "validator", Value: bson.D{{Key: "$jsonSchema", Value: schema}}}})(t, b.DB)
+	properties := bson.D{{Key: "_id", Value: bson.D{}}}
+	closed := func() bson.E {
+		schema := bson.D{{Key: "additionalProperties", Value: false}, {Key: "properties", Value: properties}}
+		return bson.E{Key: "validator", Value: bson.D{{Key: "$jsonSchema", Value: schema}}}
+	}
+	created("transfers", bson.D{closed()})(t, b.DB)
 	err := b.Setup(t.Context())
 	require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment)
-	require.ErrorContains(t, err, `"committedAt"`)
+	_, advice, found := strings.Cut(err.Error(), "let it allow the fields ")
+	require.True(t, found, err)
+	fields, _, _ := strings.Cut(advice, ";")
+	for field := range strings.SplitSeq(fields, ", ") {
+		properties = append(properties, bson.E{Key: strings.Trim(field, `"`), Value: bson.D{}})
+	}
+	require.NoError(t, b.DB.RunCommand(t.Context(), bson.D{{Key: "collMod", Value: "transfers"}, closed()}).Err())
+
+	events := transfer.WithEvents(transfer.EventHandler{Kinds: []transfer.EventKind{transfer.EventSucceeded, transfer.EventFailed}})
+	opts := []transfer.Option{events, transfer.WithRetention(time.Hour), transfer.WithStallThreshold(0)}
+	b.Coordinator = b.NewCoordinator(b.DB, opts...)
+	require.NoError(t, b.Setup(t.Context()))
+	b.OpenAccounts([]int64{100, 0})
+	b.MustMove("o", 60)
+	b.Dying(bank.Prepares, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
+		_, err := c.Reverse(ctx, transfer.Reversal{ID: "rest", Of: "o", All: true})
+		return err
+	}, func(*mongo.Database) []transfer.Option { return opts })
+	_, err = b.Reverse(t.Context(), transfer.Reversal{ID: "part", Of: "o", Amount: transfer.Units(25)})
+	require.NoError(t, err)
+	b.RecoverBy(b.Coordinator) // plans the rest anew
+	for _, field := range []string{"fence", "keepUntil", "outbox", "part", "plan", "reversed", "verified", "whole"} {
+		n, err := b.DB.Collection("transfers").CountDocuments(t.Context(), bson.M{field: bson.M{"$exists": true}})
+		require.NoError(t, err)
+		require.NotZero(t, n, field)
+	}
+	b.CheckBooks(bank.Balances(100, 0))
+	require.Empty(t, b.MustAudit().Findings)
 }

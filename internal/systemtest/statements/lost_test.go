@@ -1,11 +1,13 @@
 package statements
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer"
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
@@ -55,5 +57,26 @@ func TestStatementOutlivesSilence(t *testing.T) {
 	_, err := b.NewCoordinator(b.Through(w.Client())).Audit(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []string{"find", "find"}, w.Commands[:2])
+	b.CheckBooks(bank.Balances(100, 0))
+}
+
+// A server that was told to scan no collection refuses each try of a statement: one is
+// enough.
+func TestNoTableScan(t *testing.T) {
+	t.Setenv("MONGODB_URI", "") // a server of its own, because all of it is told so
+	b := bank.Over(t, bank.Client(t, bank.StartServer(t).URI()).Database("bank"))
+	b.OpenAccounts([]int64{100, 0})
+	b.MustMove("t", 60)
+	scans := func(refused bool) {
+		command := bson.D{{Key: "setParameter", Value: 1}, {Key: "notablescan", Value: refused}}
+		require.NoError(t, b.DB.Client().Database("admin").RunCommand(t.Context(), command).Err())
+	}
+	scans(true)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	defer cancel()
+	err := bank.LastError(b.NewCoordinator(b.DB).Statement(ctx, "a", transfer.StatementQuery{}))
+	require.ErrorContains(t, err, "server error 291 NoQueryExecutionPlans")
+	require.NoError(t, ctx.Err(), "it is not tried again")
+	scans(false)
 	b.CheckBooks(bank.Balances(100, 0))
 }
