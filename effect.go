@@ -16,8 +16,11 @@ import (
 
 // Limits of effects.
 const (
-	maxEffects     = 100
-	maxEffectBytes = 64 << 10 // of the fields that one requires, and of those that it sets
+	maxEffects = 100
+	// maxEffectFields and maxEffectBytes bound the fields that one requires, and those
+	// that it sets. To find thousands of fields in a document takes a server seconds.
+	maxEffectFields = 100
+	maxEffectBytes  = 64 << 10
 )
 
 // requires is the verb of the fields that an effect compares.
@@ -48,6 +51,7 @@ const requires = "requires"
 // committed, [Record].Stuck says why, and it goes on when the cause is repaired.
 //
 // A transfer has up to 100 effects.
+// Each requires up to 100 fields, and sets up to 100.
 // The fields that one requires, and those that it sets, take up to 64 KB each.
 // The library writes the fields pending and fence of the documents, under the names of
 // [Fields].
@@ -108,6 +112,9 @@ func (c *Coordinator) planEffects(effects []Effect) ([]document.Effect, error) {
 func (c *Coordinator) effectFields(doc, verb string, fields bson.D) (bson.Raw, error) {
 	if len(fields) == 0 {
 		return nil, nil
+	}
+	if len(fields) > maxEffectFields {
+		return nil, invalid("the effect on %s %s %d fields, more than %d", doc, verb, len(fields), maxEffectFields)
 	}
 	own := []string{"_id", c.settings.fields.Pending, c.settings.fields.Fence}
 	for i, field := range fields {

@@ -3,6 +3,7 @@ package document
 import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
@@ -20,6 +21,15 @@ func (v Values) WriteRequired(m *wire.Message) {
 		m.Equals(field.Value())
 		m.End()
 	}
+}
+
+// Requirement is the filter of a document with this _id that has the required values.
+func (v Values) Requirement(id bson.RawValue) bson.Raw {
+	m := wire.NewMessage(256 + v.RequiredBytes())
+	m.Value("_id", id)
+	v.WriteRequired(m)
+	m.End()
+	return m.Data
 }
 
 // WriteSet writes the fields that are set.
@@ -40,6 +50,18 @@ func (v Values) RequiredBytes() int {
 		}
 	}
 	return size
+}
+
+// FieldsOf returns how many fields the server compares or sets for an operation.
+func (v Values) FieldsOf(kind protocol.Kind) int {
+	switch kind {
+	case protocol.Prepare, protocol.Look:
+		return len(wire.Elements(v.Require))
+	case protocol.Pay, protocol.Settle:
+		return len(wire.Elements(v.Set))
+	default:
+		return 0
+	}
 }
 
 // Differing returns the first field that certainly differs from what is required. Where

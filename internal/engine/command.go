@@ -9,10 +9,16 @@ import (
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
+// maxFields is how many fields of effects one command may have the server compare or set.
+// A thousand take it some 20 ms to 100 ms: a command of many has to end far before its
+// time limit, and others wait for it.
+const maxFields = 2000
+
 // command is a set of tasks that are sent together.
 type command struct {
 	lane           *lane
 	tasks          []*task
+	fields         int // of effects, that its tasks compare or set
 	calls          []*mongostore.Call
 	isolated       bool // it is about one suspect alone
 	wasHeldUpAlone bool // and an earlier command about it alone was held up
@@ -27,8 +33,17 @@ type command struct {
 
 // mayCarry reports whether a task may join the command.
 // A task that may be the reason why a command was refused as a whole shares none.
+// Effects of very many fields don't share one either.
 func (c *command) mayCarry(t *task) bool {
-	return len(c.tasks) == 0 || !t.job.alone && !c.tasks[0].job.alone
+	return len(c.tasks) == 0 || !t.job.alone && !c.tasks[0].job.alone && c.fields+t.fields <= maxFields
+}
+
+// add adds tasks to the command.
+func (c *command) add(tasks ...*task) {
+	c.tasks = append(c.tasks, tasks...)
+	for _, t := range tasks {
+		c.fields += t.fields
+	}
 }
 
 // seal marks the documents of the command busy, and lists its calls.

@@ -171,10 +171,10 @@ func (e *Engine) joinDeferred(c *command, limit int) {
 			continue
 		}
 		for _, t := range c.tasks[:len(c.tasks):len(c.tasks)] {
-			if t.job.alone || len(c.tasks) >= limit {
+			if t.job.alone || len(c.tasks) >= limit || c.fields >= maxFields {
 				return
 			}
-			c.tasks = append(c.tasks, e.takeDeferred(d, t.subject, limit-len(c.tasks))...)
+			c.add(e.takeDeferred(d, t.subject, limit-len(c.tasks))...)
 		}
 	}
 }

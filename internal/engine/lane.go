@@ -30,6 +30,7 @@ type task struct {
 	job      *job
 	lane     *lane
 	subject  collections.Subject
+	fields   int       // of an effect, that it compares or sets
 	next     *task     // in its chain
 	deferred *deferred // among which it is; nil: it is not
 	due      bool      // it was deferred, and nobody waits for it
@@ -37,7 +38,8 @@ type task struct {
 
 func newTask(j *job, op protocol.Operation) task {
 	return task{
-		Call: mongostore.Call{Attempt: j.attempt, Op: op}, job: j, subject: mongostore.SubjectOf(j.attempt, op),
+		Call: mongostore.Call{Attempt: j.attempt, Op: op}, job: j,
+		subject: mongostore.SubjectOf(j.attempt, op), fields: mongostore.FieldsOf(j.attempt, op),
 	}
 }
 
@@ -199,7 +201,7 @@ func (l *lane) takeDue(c *command) {
 		}
 		l.ready--
 		if !l.park(t) {
-			c.tasks = append(c.tasks, t)
+			c.add(t)
 		}
 	}
 }
@@ -242,7 +244,7 @@ func (l *lane) fill(c *command, t *task, limit int, mayClaim func(*task) bool) (
 		t.next = nil
 		l.ready--
 		if !l.park(t) && (!l.isClaim || mayClaim(t)) {
-			c.tasks = append(c.tasks, t)
+			c.add(t)
 		}
 		t = next
 	}

@@ -257,6 +257,22 @@ func bigJob(t *testing.T, e *Engine, id string, n int) *job {
 	return big
 }
 
+// A command has the server compare or set as many fields of effects as it may.
+// The next ones go with the next command, and one of more fields goes alone.
+func TestCommandsShareFields(t *testing.T) {
+	e := idle(t)
+	big := bigJob(t, e, "big", 10)
+	for i, fields := range []int{700, 700, 600, 1, 700, maxFields + 1, 1, 700, 700, 700} {
+		big.tasks[i].fields = fields
+	}
+	e.enqueue(big.tasks)
+	for _, want := range []int{3, 2, 1, 3, 1} {
+		c, ids := takeNext(e)
+		require.Len(t, ids, want)
+		require.True(t, e.complete(c))
+	}
+}
+
 // idleWithBigJob returns an idle engine in which one job has 300 tasks, and its server,
 // whose window has the given size.
 func idleWithBigJob(t *testing.T, window int) (*Engine, *server) {

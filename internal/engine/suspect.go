@@ -119,7 +119,7 @@ func (s *server) nextIsolated() *command {
 		first.queued = false
 		c := &command{lane: first.lane, isolated: true, wasHeldUpAlone: heldUpAlone}
 		for len(c.tasks) < first.lane.window.size && first.waiting.first != nil && c.mayCarry(first.waiting.first) {
-			c.tasks = append(c.tasks, first.waiting.pop())
+			c.add(first.waiting.pop())
 		}
 		if len(c.tasks) == 0 {
 			continue

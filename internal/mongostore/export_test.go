@@ -96,7 +96,7 @@ func (p *participant) Floor() *document.Floor { return &p.floor }
 func (p *participant) Bounds() document.Bounds { return p.floor.BoundsOf(p.leg.Amount) }
 
 // Requirement is the filter of an effect's document where it has the required values.
-func (p *participant) Requirement() bson.Raw { return p.requirement() }
+func (p *participant) Requirement() bson.Raw { return p.effect.Requirement(p.id) }
 
 // RequirementBytes bounds the bytes of a call's requirement.
 func RequirementBytes(call *Call) int { return requirementBytes(call) }

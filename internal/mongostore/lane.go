@@ -56,6 +56,14 @@ func SubjectOf(a *Attempt, op protocol.Operation) collections.Subject {
 	return a.participants[op.Participant].subject
 }
 
+// FieldsOf returns how many fields of an effect an operation compares or sets.
+func FieldsOf(a *Attempt, op protocol.Operation) int {
+	if op.Participant == protocol.NoParticipant || a.participants[op.Participant].effect == nil {
+		return 0
+	}
+	return a.participants[op.Participant].effect.FieldsOf(op.Kind)
+}
+
 // ClusterOf returns the cluster that a lane's commands go to.
 func (s *Store) ClusterOf(lane Lane) collections.Cluster {
 	to := s.catalog.Transfers

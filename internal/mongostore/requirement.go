@@ -76,7 +76,7 @@ func judgeRound(ctx context.Context, calls []*Call, from *mongo.Collection) {
 func findMatching(ctx context.Context, calls []*Call, from *mongo.Collection) (map[collections.Subject]bool, error) {
 	either := make(bson.A, len(calls))
 	for i, call := range calls {
-		either[i] = call.participant().requirement()
+		either[i] = call.participant().effect.Requirement(call.participant().id)
 	}
 	onlyID := options.Find().SetProjection(bson.D{{Key: "_id", Value: 1}}).SetBatchSize(int32(len(calls) + 1))
 	var found []bson.Raw
@@ -89,15 +89,6 @@ func findMatching(ctx context.Context, calls []*Call, from *mongo.Collection) (m
 		met[l.Subject(doc.Lookup("_id"))] = true
 	}
 	return met, nil
-}
-
-// requirement is the filter of an effect's document where it has the required values.
-func (p *participant) requirement() bson.Raw {
-	m := wire.NewMessage(256 + p.effect.RequiredBytes())
-	m.Value("_id", p.id)
-	p.effect.WriteRequired(m)
-	m.End()
-	return m.Data
 }
 
 // requirementBytes bounds the bytes of a call's requirement.

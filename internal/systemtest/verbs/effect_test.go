@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -306,33 +305,6 @@ func TestEveryPartOfAnEffectIsPayload(t *testing.T) {
 		require.ErrorIs(t, err, transfer.ErrIDConflict, name)
 	}
 	b.CheckBooks(bank.Balances(100, 0))
-}
-
-// A transfer has up to 100 effects, and each of them requires and sets up to 64 KB.
-// These limits are allowed, and nothing beyond them.
-func TestLimitsOfEffects(t *testing.T) {
-	t.Parallel()
-	b := bank.NewShop(t)
-	effects := make([]transfer.Effect, 101)
-	for i := range effects {
-		b.Insert("orders", bank.Order(fmt.Sprint("many-", i)))
-		effects[i] = transfer.Effect{Documents: "orders", ID: fmt.Sprint("many-", i), Set: bson.D{{Key: "status", Value: "paid"}}}
-	}
-	_, err := b.Transfer(t.Context(), transfer.Request{ID: "101", Effects: effects})
-	require.ErrorIs(t, err, transfer.ErrInvalidRequest)
-	_, err = b.Transfer(t.Context(), transfer.Request{ID: "100", Effects: effects[:100]})
-	require.NoError(t, err)
-	const around = 4 + 1 + len("x\x00") + 4 + 1 + 1 // what BSON writes around one text
-	fields := func(bytes int) bson.D { return bson.D{{Key: "x", Value: strings.Repeat("x", bytes-around)}} }
-	for bytes, want := range map[int]error{64 << 10: nil, 64<<10 + 1: transfer.ErrInvalidRequest} {
-		set := transfer.Effect{Documents: "orders", ID: "o-1", Set: fields(bytes)}
-		_, err := b.Transfer(t.Context(), transfer.Request{ID: fmt.Sprint("sets ", bytes), Effects: []transfer.Effect{set}})
-		require.ErrorIs(t, err, want)
-	}
-	long := transfer.Effect{Documents: "orders", ID: "o-1", Require: fields(64<<10 + 1)}
-	_, err = b.Transfer(t.Context(), transfer.Request{ID: "requires", Effects: []transfer.Effect{long}})
-	require.ErrorIs(t, err, transfer.ErrInvalidRequest)
-	b.CheckBooks(bank.Balances())
 }
 
 // The document of an effect may be on any cluster.
