@@ -150,7 +150,9 @@ func WithOwner(name string) Option { return func(s *settings) { s.owner = name }
 // WithMarkerLimit bounds how many transfers may be in flight on one account, 1 to 8192.
 // A transfer beyond it waits, for half of its context's time and 5 s at most, before it
 // is refused with ErrAccountBusy.
-// The bound is soft.
+// The bound is soft: each process counts its own transfers and those that it has read of,
+// once a minute.
+// So several processes that use one account at once may each come close to the bound.
 // Defaults to 4096.
 func WithMarkerLimit(n int) Option { return func(s *settings) { s.markerLimit = n } }
 

@@ -22,8 +22,8 @@ const (
 	// QuietShare says below which part of the marker limit a participant is quiet. What
 	// is known of a quiet one does not get old. An old fence is safe: it costs no more
 	// than a refused prepare. And one process puts no more than this part of the limit
-	// on the participant before it reads again. So it takes 64 processes, each with just
-	// that many transfers in flight on one account, to fill it before one of them reads.
+	// on the participant before it reads again. Then it believes what it has read for
+	// as long as maxAge: of several processes each may come close to the limit by itself.
 	QuietShare = 64
 )
 
