@@ -301,3 +301,21 @@ func TestOthersWereFirst(t *testing.T) {
 	tries.record(try{result: protocol.Unknown})
 	require.ErrorIs(t, tries.err(nil), ErrInDoubt)
 }
+
+// A missing right to create what Setup creates is a matter of Setup, and any other of the
+// roles: also on a collection that is itself named transfer.
+func TestUnauthorizedErrorAdvises(t *testing.T) {
+	t.Parallel()
+	for right, advice := range map[UnauthorizedError]string{
+		{Action: "insert", Namespace: "bank.accounts.transfer"}:           "Setup creates",
+		{Action: "find, insert", Namespace: "bank.a.b.transfer"}:          "Setup creates",
+		{Action: "createIndex", Namespace: "bank.transfers"}:              "Setup creates",
+		{Action: "insert", Namespace: "bank.transfers.retention"}:         "Setup creates",
+		{Action: "insert", Namespace: "bank.transfer"}:                    "docs/roles",
+		{Action: "find", Namespace: "bank.transfers.transfer"}:            "docs/roles",
+		{Action: "insert, update", Namespace: "bank.transfers.processes"}: "docs/roles",
+	} {
+		require.ErrorContains(t, &right, "no right to "+right.Action+" on "+right.Namespace+": ")
+		require.ErrorContains(t, &right, advice, right)
+	}
+}
