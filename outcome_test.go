@@ -311,9 +311,9 @@ func TestUnauthorizedErrorAdvises(t *testing.T) {
 		{Action: "find, insert", Namespace: "bank.a.b.transfer"}:          "Setup creates",
 		{Action: "createIndex", Namespace: "bank.transfers"}:              "Setup creates",
 		{Action: "insert", Namespace: "bank.transfers.retention"}:         "Setup creates",
-		{Action: "insert", Namespace: "bank.transfer"}:                    "docs/roles",
-		{Action: "find", Namespace: "bank.transfers.transfer"}:            "docs/roles",
-		{Action: "insert, update", Namespace: "bank.transfers.processes"}: "docs/roles",
+		{Action: "insert", Namespace: "bank.transfer"}:                    "grant it",
+		{Action: "find", Namespace: "bank.transfers.transfer"}:            "grant it",
+		{Action: "insert, update", Namespace: "bank.transfers.processes"}: "grant it",
 	} {
 		require.ErrorContains(t, &right, "no right to "+right.Action+" on "+right.Namespace+": ")
 		require.ErrorContains(t, &right, advice, right)
