@@ -59,12 +59,8 @@ type AccountQuery struct {
 //     too long for an account's ID, and the rest follows.
 //     Its ID can be the Beyond of another walk.
 //     An operator sets it right: see [Coordinator.Audit].
-//   - ErrAmountKind without an ID, behind the last account: the collection has documents
-//     whose _id is no account's ID, because it is empty or of another kind than
-//     [WithAccountIDs] says.
-//     The text names one, and the audit finds all.
-//     A walk that ends at its Limit doesn't look for them; any other needs one read for
-//     it, by the index of _id.
+//     Documents whose _id is empty, or of another kind than [WithAccountIDs] says, are
+//     left out; the audit finds them.
 //   - ErrInvalidRequest: the text says what is malformed.
 //   - all others: as [Coordinator.Get].
 //     The walk ends: begin another one behind what was seen.
@@ -154,11 +150,7 @@ func (w *accountWalk) yield(page accounts.Page, yield func(Account, error) bool)
 			return true
 		}
 	}
-	if page.Other.Type == 0 {
-		return true
-	}
-	return yield(Account{}, fmt.Errorf("list accounts: %w: no account can have the _id %s (see WithAccountIDs), "+
-		"and there may be more such documents: see Audit", ErrAmountKind, words.Clip(page.Other.String())))
+	return true
 }
 
 // AccountChange is what [Coordinator.UpdateAccount] changes of an account.

@@ -202,8 +202,7 @@ type accountList struct {
 type accountRow struct {
 	transfer.Account
 	Flags []string
-	// Unread is the error of a document that is no account. The ID is empty where the
-	// document has none.
+	// Unread is the error of a document that is no account.
 	Unread string
 }
 
@@ -230,7 +229,7 @@ func (w *window) accounts(ctx context.Context, r *http.Request) (page, error) {
 	for a, err := range w.coordinator.Accounts(ctx, query) {
 		row := accountRow{Account: a, Flags: accountFlags(a)}
 		switch {
-		case err != nil && errors.Is(err, transfer.ErrAmountKind):
+		case err != nil && errors.Is(err, transfer.ErrAmountKind) && a.ID != "":
 			row.Unread = clip(err.Error(), maxErrorBytes)
 		case err != nil:
 			return page{}, err

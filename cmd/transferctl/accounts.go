@@ -48,7 +48,7 @@ func (p *program) listAccounts(ctx context.Context, s *session, q transfer.Accou
 	var rows [][]string
 	last := ""
 	for account, err := range s.Accounts(ctx, q) {
-		if err != nil && !errors.Is(err, transfer.ErrAmountKind) {
+		if err != nil && (!errors.Is(err, transfer.ErrAmountKind) || account.ID == "") {
 			return err
 		}
 		last = account.ID
@@ -69,7 +69,7 @@ func (p *program) listAccounts(ctx context.Context, s *session, q transfer.Accou
 	}
 	w := &page{out: p.out}
 	w.table(accountHeader(), rows)
-	if q.Limit > 0 && len(rows) >= q.Limit && last != "" {
+	if q.Limit > 0 && len(rows) >= q.Limit {
 		p.note("there may be more: --limit, or --beyond %q", last)
 	}
 	return w.err

@@ -234,13 +234,6 @@ func TestAccounts(t *testing.T) {
 	require.Equal(t, []string{"b"}, d.run("accounts", "--beyond", "a", "--json").done().column("id"))
 	require.Contains(t, d.run("accounts", "nobody").requires(exitNotFound).err, "account not found")
 	require.Empty(t, b.MustAudit().Findings)
-
-	b.Insert("accounts", bson.D{{Key: "_id", Value: bson.ObjectID{7}}, {Key: "balance", Value: int64(1)}})
-	require.Contains(t, d.run("accounts").done().rows()[3], "070000000000000000000000")
-	require.Equal(t, []string{"a", "b", ""}, d.run("accounts", "--json").done().column("id"))
-	a := d.run("accounts", "--beyond", "b", "--limit", "1").done()
-	require.Contains(t, a.out, "070000000000000000000000")
-	require.NotContains(t, a.err, "there may be more")
 }
 
 // No character of an ID, of metadata or of an error reaches the terminal that it might

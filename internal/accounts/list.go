@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer/internal/document"
@@ -28,9 +27,6 @@ type Page struct {
 	// Next is the _id behind which the next page begins, the zero value where nothing
 	// follows.
 	Next bson.RawValue
-	// Other is an _id in the collection that is no account's ID. It is looked for where
-	// nothing follows, and the zero value where there is none.
-	Other bson.RawValue
 }
 
 // Page reads up to a number of accounts behind an _id, or from the first one on for the
@@ -55,8 +51,6 @@ func (a *Accounts) Page(ctx context.Context, ledger string, after bson.RawValue,
 		page = Page{}
 		if len(found) == size {
 			page.Next = found[size-1].Lookup("_id")
-		} else if err := a.findOther(ctx, from.Majority, &page); err != nil {
-			return err
 		}
 		for _, stored := range found {
 			if view := a.catalog.Fields.View(stored); currency == "" || view.HasCurrency(currency) {
@@ -66,18 +60,6 @@ func (a *Accounts) Page(ctx context.Context, ledger string, after bson.RawValue,
 		return a.concludeAll(ctx, page.Accounts)
 	})
 	return page, err
-}
-
-// findOther looks for an _id that is no account's ID. A page has none: in the order of
-// the server they lie before the first account and behind the last one.
-func (a *Accounts) findOther(ctx context.Context, from *mongo.Collection, page *Page) error {
-	one := options.Find().SetLimit(-1).SetProjection(bson.D{{Key: "_id", Value: 1}})
-	var found []bson.Raw
-	err := wire.FindAll(ctx, from, bson.D{{Key: "_id", Value: a.catalog.IDs.NotAll()}}, &found, one)
-	if err == nil && len(found) > 0 {
-		page.Other = found[0].Lookup("_id")
-	}
-	return err
 }
 
 // listed decodes an account.

@@ -58,9 +58,6 @@ func (c IDCodec) All() bson.D {
 	return bson.D{{Key: "$gt", Value: ""}}
 }
 
-// NotAll selects what All doesn't, by the index of _id: none of it is an account's _id.
-func (c IDCodec) NotAll() bson.D { return bson.D{{Key: "$not", Value: c.All()}} }
-
 // Place returns an ID as a place behind which a list of accounts goes on. A text need not
 // be the ID of an account.
 func (c IDCodec) Place(id string) (bson.RawValue, error) {
