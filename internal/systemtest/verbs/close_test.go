@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -105,6 +106,12 @@ func TestCloseWaitsForWhatIsWritten(t *testing.T) {
 	}
 }
 
+// writesIn returns the commands that write. A read that has begun before Close may be
+// sent again after it.
+func writesIn(sent []string) []string {
+	return slices.DeleteFunc(slices.Clone(sent), func(name string) bool { return name == "find" })
+}
+
 // A call whose tries are lost gives up when its Coordinator is closed, and writes nothing
 // after it.
 func TestCloseEndsWhatIsTriedAgain(t *testing.T) {
@@ -122,9 +129,9 @@ func TestCloseEndsWhatIsTriedAgain(t *testing.T) {
 			go func() { told <- writing.call(t.Context(), c) }()
 			<-reached
 			require.NoError(t, c.Close(t.Context()))
-			sent := len(w.SentSoFar())
+			sent := writesIn(w.SentSoFar())
 			require.ErrorIs(t, <-told, transfer.ErrClosed)
-			require.Len(t, w.SentSoFar(), sent, "it has gone on trying")
+			require.Equal(t, sent, writesIn(w.SentSoFar()), "it has gone on trying")
 			require.Equal(t, before, b.Contents())
 		})
 	}
