@@ -6,7 +6,6 @@ import (
 	"net/http"
 
 	"github.com/mongotransfer/transfer"
-	"github.com/mongotransfer/transfer/transferhttp"
 )
 
 // retryAfter is how many seconds a client should wait before it repeats a request.
@@ -72,7 +71,6 @@ func kindOf(err error) kind {
 		if k.err == nil || !errors.Is(err, k.err) {
 			continue
 		}
-		k.status = transferhttp.StatusOf(err)
 		if outcome == transfer.Failed {
 			return k.refused()
 		}

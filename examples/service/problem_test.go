@@ -22,6 +22,7 @@ import (
 	"github.com/mongotransfer/transfer"
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/transferhttp"
 )
 
 // Every error of the library has an answer under its own name, a new one included.
@@ -268,4 +269,16 @@ func TestUnstoredErrorsUseUpNoKey(t *testing.T) {
 	}
 	assert.Equal(t, lookAtIt, kindOf(transfer.ErrAccountNotFound).next, "of an account that was asked for")
 	assert.Equal(t, newKey, kindOf(&transfer.RefusedError{Err: transfer.ErrAccountNotFound}).next, "of a transfer")
+}
+
+// The statuses here are those that the library has for a service.
+func TestStatusesAreTheLibrarys(t *testing.T) {
+	t.Parallel()
+	for _, k := range kinds() {
+		if k.err != nil {
+			require.Equal(t, transferhttp.StatusOf(k.err), kindOf(k.err).status, k.code)
+			refused := &transfer.RefusedError{Err: k.err}
+			require.Equal(t, transferhttp.StatusOf(refused), kindOf(refused).status, k.code)
+		}
+	}
 }

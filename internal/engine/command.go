@@ -11,7 +11,8 @@ import (
 
 // maxFields is how many fields of effects one command may have the server compare or set.
 // A thousand take it some 20 ms to 100 ms: a command of many has to end far before its
-// time limit, and others wait for it.
+// time limit, and others wait for it. What was put off about the same documents may come
+// on top.
 const maxFields = 2000
 
 // command is a set of tasks that are sent together.

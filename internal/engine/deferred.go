@@ -171,7 +171,7 @@ func (e *Engine) joinDeferred(c *command, limit int) {
 			continue
 		}
 		for _, t := range c.tasks[:len(c.tasks):len(c.tasks)] {
-			if t.job.alone || len(c.tasks) >= limit || c.fields >= maxFields {
+			if t.job.alone || len(c.tasks) >= limit {
 				return
 			}
 			c.add(e.takeDeferred(d, t.subject, limit-len(c.tasks))...)
