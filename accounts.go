@@ -305,7 +305,7 @@ type updating struct {
 	made   *document.View   // as it is after the change, once that is known to be stored
 }
 
-// errChangedSince means that it can't be told any more whether a change was made.
+// errChangedSince means that nothing shows any more whether a change was made.
 var errChangedSince = errors.New("others have changed it since")
 
 // once reads the account's fence and changes the account where it still has that.

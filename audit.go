@@ -78,8 +78,10 @@ func (l LeftOut) String() string {
 // So Total and InTransit together, of all ledgers, stay the same whatever is transferred.
 // Those of one ledger change only by what is transferred to or from other ledgers.
 type LedgerTotal struct {
-	// Ledger is the name of the ledger, and Currency the currency of the accounts.
-	Ledger, Currency string
+	// Ledger is the name of the ledger.
+	Ledger string
+	// Currency is the currency of the accounts, or "".
+	Currency string
 	// Accounts counts the accounts.
 	Accounts int
 	// Total is the sum of the balances.
@@ -102,9 +104,11 @@ type Finding struct {
 	Detail string
 	// Advice says what to do next, and names the call that does it if there is one.
 	Advice string
-	// Ledger and Account name the account that it is about, if it is about an account.
-	// For a document that is no account they are its collection and ID.
-	Ledger, Account string
+	// Ledger is that of the account that it is about, if it is about an account.
+	// For a document that is no account it is the collection.
+	Ledger string
+	// Account is the ID of the account that it is about, or of the document.
+	Account string
 	// TransferID is the transfer that it is about, or that of a marker.
 	TransferID string
 	// Amount is the amount of a marker.
@@ -117,14 +121,17 @@ type AuditOptions struct {
 	// Expected are the sums to expect.
 	// Defaults to nil: any sum is right.
 	Expected []ExpectedTotal
-	// Accounts and Transfers bound what is read, for data that is too large for one
+	// Accounts bounds the accounts that are read, for data that is too large for one
 	// snapshot: audit range after range.
 	// The parts of a transfer that lie in other ranges are looked up.
 	// Sums are those of the accounts in the range, and none can be expected of them.
-	// Documents that effects change are read with the range of accounts that has no From,
-	// and so is each account or transfer whose _id is no ID.
+	// Documents that effects change are read with the range that has no From, and so is
+	// each account or transfer whose _id is no ID.
 	// Defaults to everything.
-	Accounts, Transfers IDRange
+	Accounts IDRange
+	// Transfers bounds the transfers that are read, like Accounts.
+	// Defaults to everything.
+	Transfers IDRange
 }
 
 // IDRange bounds IDs: From ≤ ID < To, in the order in which the server sorts them, byte

@@ -40,10 +40,14 @@ type Explanation struct {
 
 // ParticipantState is one document of a transfer, and what it shows of it.
 type ParticipantState struct {
-	// Ledger and Account name an account.
-	// For an effect they are the names of the documents and of the document, and for the
-	// original of a reversal "transfers" and its ID.
-	Ledger, Account string
+	// Ledger is that of the account.
+	// For an effect it is the name of the documents, and for the original of a reversal
+	// "transfers".
+	Ledger string
+	// Account is the ID of the account.
+	// For an effect it is that of the document, and for the original of a reversal that
+	// of the transfer that is reversed.
+	Account string
 	// Amount is what the transfer moves there, negative where it is taken; zero for a
 	// document.
 	// Of a hold that was posted in part, it is what was held.

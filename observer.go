@@ -71,8 +71,10 @@ type TransferInfo struct {
 	// Context is what TransferStarted has returned, or the caller's.
 	// It may have ended.
 	Context context.Context
-	// ID and Verb are as in [TransferStart].
-	ID, Verb string
+	// ID is as in [TransferStart].
+	ID string
+	// Verb is as in [TransferStart].
+	Verb string
 	// Outcome says where the call leaves the money: see [OutcomeOf].
 	// It is Unchanged where Run or Recover finds that others were first, or that a
 	// transfer need not be put off.
@@ -151,8 +153,10 @@ type TakeoverInfo struct {
 type EventInfo struct {
 	// Context is that of the handler, or of Run where there was none.
 	Context context.Context
-	// ID is the event's, and Transfer the ID of its transfer.
-	ID, Transfer string
+	// ID is that of the event.
+	ID string
+	// Transfer is the ID of the event's transfer.
+	Transfer string
 	// Kind is the event's kind in lower case: held, succeeded or failed.
 	Kind string
 	// Attempt counts the attempts, from 1 on.

@@ -20,17 +20,21 @@ type Query struct {
 	// States are the states to select.
 	// Defaults to all.
 	States []State
-	// Ledger and Account select transfers that touch an account.
-	// A Ledger alone stands for all of its accounts; an Account alone is in the default
-	// ledger.
+	// Ledger selects transfers that touch an account of the ledger.
 	// The name is compared with the one that a transfer has stored: where a ledger had
 	// another name before, or has another one in other processes, ask for each.
 	// It need not be registered here if it is recorded, as each name is that was used.
+	// Defaults to the default ledger if Account is given, and else to all ledgers.
+	Ledger string
+	// Account selects transfers that touch the account of this ID, in Ledger.
 	// Defaults to all accounts.
-	Ledger, Account string
-	// After and Before bound the creation, both exclusive.
+	Account string
+	// After selects what was created after it.
 	// Defaults to the zero time: no bound.
-	After, Before time.Time
+	After time.Time
+	// Before selects what was created before it.
+	// Defaults to the zero time: no bound.
+	Before time.Time
 	// Metadata are top-level keys and the values that they must have.
 	// Numbers are compared by value.
 	// A list also matches each of its elements.
@@ -52,8 +56,8 @@ type Query struct {
 	Unfinished bool
 	// IdleFor selects what is unfinished and was not modified for so long, by the
 	// server's clock.
-	// That includes holds, and what waits for a worker: give States, or Holds, to tell
-	// them apart.
+	// That includes holds, and what waits for a worker: give States, or Holds, to
+	// separate them.
 	// A transfer whose LastModified lies further in the future than that, because a clock
 	// was wrong, counts as idle, as it does for the stall threshold.
 	// Defaults to 0: however long.
@@ -138,7 +142,7 @@ func (c *Coordinator) stored(ctx context.Context, id string) (document.Transfer,
 
 // storedBy repeats a read of a transfer until it is answered.
 func (c *Coordinator) storedBy(
-	ctx context.Context, id string, read func(context.Context, string) (document.Transfer, bool, error),
+	ctx context.Context, id string, read func(context.Context, string) (t document.Transfer, found bool, err error),
 ) (stored document.Transfer, err error) {
 	found := false
 	err = c.read(ctx, func(ctx context.Context) (done bool, err error) {

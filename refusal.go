@@ -23,10 +23,11 @@ import (
 type RefusedError struct {
 	// TransferID is the ID of the transfer.
 	TransferID string
-	// Ledger and Account name the account.
-	// For a document, they are the name under which its collection was registered, and
-	// its ID.
-	Ledger, Account string
+	// Ledger is that of the account.
+	// For a document, it is the name under which its collection was registered.
+	Ledger string
+	// Account is the ID of the account, or of the document.
+	Account string
 	// Err is one of the errors that mean that the transfer was refused.
 	Err error
 	// Detail says more than Err where there is more to say, such as that there is no
@@ -151,10 +152,11 @@ type RequirementError struct {
 	// Field is the first field that has another value, as it was read just after the
 	// refusal.
 	Field string
-	// Want is the required value and Got the one that was there, as the driver decodes
-	// them.
-	// Got is nil for a field that is missing.
-	Want, Got any
+	// Want is the required value, as the driver decodes it.
+	Want any
+	// Got is the value that was there, as the driver decodes it.
+	// It is nil for a field that is missing.
+	Got any
 	// Missing says that there is no such document.
 	Missing bool
 	// ReservedBy is the ID of the transfer that has reserved the document.

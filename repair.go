@@ -41,9 +41,11 @@ const (
 
 // MarkerRepair says which marker to remove, as the audit's [Finding] describes it.
 type MarkerRepair struct {
-	// Ledger and Account name the account that has the marker.
-	// Ledger defaults to "", the default ledger.
-	Ledger, Account string
+	// Ledger is that of the account.
+	// Defaults to "", the default ledger.
+	Ledger string
+	// Account is the ID of the account that has the marker.
+	Account string
 	// TransferID is the transfer that has left the marker.
 	TransferID string
 	// Amount is the marker's, with its sign.

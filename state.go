@@ -150,9 +150,11 @@ type Failure struct {
 	// A stuck transfer has accountNotFound, requirementFailed for the document of an
 	// effect, unwritable, or unauthorized where the process lacks a right.
 	Code string
-	// Ledger and Account name the account that is the cause, if an account is.
-	// For an effect they are the names of the documents and of the document.
-	Ledger, Account string
+	// Ledger is that of the account that is the cause, if an account is.
+	// For an effect it is the name of the documents.
+	Ledger string
+	// Account is the ID of the account that is the cause, or of the effect's document.
+	Account string
 	// Message says it in words.
 	Message string
 	// Detail says more than Message where there is more to say.

@@ -16,12 +16,15 @@ import (
 // StatementQuery selects entries of a statement.
 // Its zero value selects all.
 type StatementQuery struct {
-	// After and Before bound the commit, both exclusive.
+	// After selects what was committed after it.
 	// A day from begin on, and before end, has begin.Add(-1) as After and end as Before.
 	// BalanceAt of begin.Add(-1) and of end.Add(-1) are its opening and its closing
 	// balance.
 	// Defaults to the zero time: no bound.
-	After, Before time.Time
+	After time.Time
+	// Before selects what was committed before it.
+	// Defaults to the zero time: no bound.
+	Before time.Time
 	// Limit selects only the first of these entries, in the order of the statement.
 	// Defaults to 0: no limit.
 	Limit int

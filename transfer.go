@@ -21,9 +21,12 @@ type Request struct {
 	// The same ID with the same payload has the same outcome, no matter how often and
 	// from which process it is requested.
 	ID string
-	// From is the account that is debited with Amount, and To is credited with it.
-	// Both are in the default ledger.
-	From, To string
+	// From is the account that is debited with Amount.
+	// It is in the default ledger.
+	From string
+	// To is the account that is credited with Amount.
+	// It is in the default ledger.
+	To string
 	// Amount is what From and To move, and is positive.
 	Amount Amount
 	// Legs are signed movements that sum to zero, in each currency.

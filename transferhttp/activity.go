@@ -237,7 +237,7 @@ func (v values) any() bool {
 	return false
 }
 
-// facts returns what is told by single numbers.
+// facts returns what single numbers show.
 func (s *summary) facts() []fact {
 	t := s.total
 	facts := []fact{{"takeovers", fmt.Sprint(t.takeovers)}}

@@ -25,7 +25,7 @@ func TestVisible(t *testing.T) {
 	}
 }
 
-// Times are told as seen from now.
+// Times are shown as seen from now.
 func TestRelative(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

@@ -90,8 +90,8 @@ func NewRecorder() *Recorder {
 	return &Recorder{now: now, begun: begun, elapsed: func() time.Duration { return now().Sub(begun) }}
 }
 
-// Observer returns what tells the Recorder, and the next observer, what a Coordinator
-// does: for [transfer.WithObserver].
+// Observer returns an observer that reports to the Recorder, and to the next observer,
+// what a Coordinator does: for [transfer.WithObserver].
 // The next one is that of OpenTelemetry, for example, or transfer.Observer{} where there
 // is none.
 func (r *Recorder) Observer(next transfer.Observer) transfer.Observer {

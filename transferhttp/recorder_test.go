@@ -60,12 +60,12 @@ func charts(t *testing.T, r *transferhttp.Recorder) answer {
 	return open(t, b.Coordinator, transferhttp.WithRecorder(r)).ask("GET", "./")
 }
 
-// label returns how a chart is told to those who don't see it.
+// label returns how a chart is described to those who don't see it.
 func (a answer) label(name string) string {
 	return regexp.MustCompile(`(?s)id="chart-` + name + `".*?aria-label="([^"]*)"`).FindStringSubmatch(a.body)[1]
 }
 
-// tell tells an observer of some of everything.
+// tell reports some of everything to an observer.
 func tell(t *testing.T, o transfer.Observer) {
 	t.Helper()
 	done := func(verb string, outcome transfer.Outcome, took time.Duration, n int) {
@@ -152,7 +152,7 @@ func TestRecorderWhenTheClockIsSet(t *testing.T) {
 	}
 }
 
-// What the charts tell last is of the last minute or two, and not of some time ago.
+// What the charts show last is of the last minute or two, and not of some time ago.
 func TestChartsTellTheLastMinute(t *testing.T) {
 	t.Parallel()
 	c := &clock{at: time.Unix(1_800_000_000, 0)}

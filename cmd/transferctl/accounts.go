@@ -43,7 +43,7 @@ func (p *program) accountsCommand() *cobra.Command {
 }
 
 // listAccounts writes the accounts that a query selects. A document that is no account is
-// told, and the rest follows.
+// reported, and the rest follows.
 func (p *program) listAccounts(ctx context.Context, s *session, q transfer.AccountQuery) error {
 	var rows [][]string
 	last := ""

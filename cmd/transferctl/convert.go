@@ -315,7 +315,7 @@ func (v *conversion) tellDone(w *page) {
 	}
 }
 
-// outcomeText tells what became of a transfer.
+// outcomeText says what became of a transfer.
 func outcomeText(rec transfer.Record) string {
 	if rec.Failure != nil {
 		return string(rec.State) + ": " + rec.Failure.Code

@@ -330,7 +330,7 @@ func TestConvertAccountsByName(t *testing.T) {
 }
 
 // Decimals, currencies and ObjectIds are taken over as they are; what the library refuses
-// is told, and stays refused; and what had not begun can be cancelled.
+// is reported, and stays refused; and what had not begun can be cancelled.
 func TestConvertOtherForms(t *testing.T) {
 	t.Parallel()
 	b := bank.NewBare(t, transfer.WithAccountIDs(transfer.ObjectIDs))

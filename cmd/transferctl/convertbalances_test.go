@@ -52,7 +52,7 @@ func TestConvertBalancesOnly(t *testing.T) {
 	require.Contains(t, d.run("convert", "--balances-only", "--yes").requires(exitFindings).out, "it has a mark of lost")
 }
 
-// Whatever an audit finds wrong with an account by itself is told before anything is
+// Whatever an audit finds wrong with an account by itself is reported before anything is
 // converted.
 func TestConvertTellsWhatTheAuditWouldFind(t *testing.T) {
 	t.Parallel()

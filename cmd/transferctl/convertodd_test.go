@@ -86,7 +86,7 @@ func TestConvertWhereNothingIs(t *testing.T) {
 	require.Equal(t, before, contents(t, b.DB))
 }
 
-// A transfer of the ID that one would be taken over under is told before anything is
+// A transfer of the ID that one would be taken over under is reported before anything is
 // changed, and another prefix helps. So it does for one that was refused, and shall be
 // tried again.
 func TestConvertUnderAnIDThatIsTaken(t *testing.T) {
@@ -112,7 +112,7 @@ func TestConvertUnderAnIDThatIsTaken(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// What the library can't take is told, before anything is changed where that can be
+// What the library can't take is reported, before anything is changed where that can be
 // known, and keeps nothing else from being asked for.
 func TestConvertWhatTheLibraryCantTake(t *testing.T) {
 	t.Parallel()

@@ -116,8 +116,8 @@ func metadataValue(text string) any {
 	return text
 }
 
-// list writes the transfers that a query selects. What can't be read is told, and the
-// rest follows.
+// list writes the transfers that a query selects. What can't be read is reported, and
+// the rest follows.
 func (p *program) list(ctx context.Context, s *session, q transfer.Query) error {
 	var rows [][]string
 	var unreadable []error

@@ -24,7 +24,7 @@ func (p *program) answer(document any, text func(w *page)) error {
 	return w.err
 }
 
-// note tells a person something beside the answer.
+// note writes something for a person, beside the answer.
 func (p *program) note(format string, args ...any) {
 	if !p.flags.json {
 		_, _ = fmt.Fprintln(p.err, "transferctl:", printable(fmt.Sprintf(format, args...)))

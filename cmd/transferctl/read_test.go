@@ -354,7 +354,7 @@ func TestMistypedCollections(t *testing.T) {
 	require.Empty(t, b.MustAudit().Findings)
 }
 
-// What was posted of a hold is told beside what was held, and one thing is one.
+// What was posted of a hold is shown beside what was held, and one thing is one.
 func TestPostedAndCounted(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()

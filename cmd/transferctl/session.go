@@ -188,8 +188,8 @@ func (s *session) checkNotes(ctx context.Context, need need, named bool) error {
 }
 
 // belongs reports whether a collection may be used with these transfers. One in another
-// database may be so only if its note names these transfers. The identities do not tell,
-// as a copy has those of the original:
+// database may be so only if its note names these transfers. The identities don't show
+// it, as a copy has those of the original:
 //
 //  1. A deployment is copied to another database of the same server. The records of the
 //     copy name the accounts of the original, and these have the recorded identity.

@@ -191,7 +191,7 @@ func stateOf(r transfer.Record) string {
 	return clean(string(r.State))
 }
 
-// movesText tells the legs of a transfer.
+// movesText returns the legs of a transfer, as text.
 func movesText(legs []transfer.Leg) string {
 	var moves []string
 	for _, leg := range legs {
@@ -210,7 +210,7 @@ func movesText(legs []transfer.Leg) string {
 	return strings.Join(moves, ", ")
 }
 
-// remark tells what else there is to say of a transfer, the most urgent alone.
+// remark returns what else there is to say of a transfer, the most urgent alone.
 func remark(r transfer.Record) string {
 	switch {
 	case r.Stuck != nil:

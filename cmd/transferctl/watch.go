@@ -139,7 +139,7 @@ func (l *looker) records(ctx context.Context, q transfer.Query) (all []transfer.
 		switch {
 		case len(all) == maxListed:
 			return all, nil
-		case err != nil && transfer.OutcomeOf(err) == transfer.InDoubt: // one that can't be read: the audit tells
+		case err != nil && transfer.OutcomeOf(err) == transfer.InDoubt: // it can't be read: the audit reports it
 		case err != nil:
 			return all, err
 		case !undecided(rec) || q.Stuck || q.Undelivered:

@@ -26,7 +26,7 @@ func newAdmin(coord *transfer.Coordinator, m *metrics, r *transferhttp.Recorder)
 	return http.NewCrossOriginProtection().Handler(mux)
 }
 
-// explain tells about one transfer, by its ID in the library: with several clients, that
+// explain explains one transfer, by its ID in the library: with several clients, that
 // is the client's name, a colon, and the key.
 func explain(w http.ResponseWriter, r *http.Request, coord *transfer.Coordinator) {
 	explanation, err := coord.Explain(r.Context(), r.PathValue("id"))

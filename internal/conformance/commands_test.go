@@ -148,7 +148,7 @@ func (m *model) damagedAll(members []simulate.Message) bool {
 
 // shows reports whether an account is as a write would leave it.
 func (m *model) shows(message simulate.Message) bool {
-	if leg := m.leg(message); leg.Spare && message.Op.Kind == protocol.Prepare {
+	if leg := m.leg(message); leg.MayBeGone && message.Op.Kind == protocol.Prepare {
 		return false // the trace may be of another plan
 	}
 	at := m.leg(message).Account

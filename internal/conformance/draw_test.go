@@ -62,7 +62,7 @@ func (c *check) executions(*rapid.T) {
 // begin replaces an execution that has ended, and sometimes one that has not.
 func (c *check) begin(e *executor) {
 	if e.run == nil || e.run.Outcome() != protocol.Running || rapid.IntRange(0, 9).Draw(c.t, "goes on") == 9 {
-		start := protocol.Start{Claim: c.drawClaiming(e.transfer)}
+		start := protocol.Start{Claim: c.drawClaimKind(e.transfer)}
 		switch start.Claim {
 		case protocol.CancelInitiated, protocol.TakeToCancel:
 			start.RollBack = protocol.Cancelled
@@ -97,28 +97,28 @@ func (c *check) goOn(who ...*executor) {
 	}
 }
 
-// drawClaiming draws a kind of claim, mostly one that matches.
-func (c *check) drawClaiming(transfer int) protocol.ClaimKind {
+// drawClaimKind draws a kind of claim, mostly one that matches.
+func (c *check) drawClaimKind(transfer int) protocol.ClaimKind {
 	all := []protocol.ClaimKind{
 		protocol.Insert, protocol.FromInitiated, protocol.TakeOver, protocol.TakeToCancel, protocol.CancelInitiated,
 		protocol.TakeUnheld, protocol.Post, protocol.Expire,
 	}
-	var fitting []protocol.ClaimKind
+	var likeliest []protocol.ClaimKind
 	switch t := &c.model.Transfers[transfer]; {
 	case !t.Stored:
-		fitting = []protocol.ClaimKind{protocol.Insert}
+		likeliest = []protocol.ClaimKind{protocol.Insert}
 	case t.State == protocol.Initiated:
-		fitting = []protocol.ClaimKind{protocol.FromInitiated, protocol.FromInitiated, protocol.CancelInitiated}
+		likeliest = []protocol.ClaimKind{protocol.FromInitiated, protocol.FromInitiated, protocol.CancelInitiated}
 	case c.model.Holds[transfer] && t.State == protocol.Preparing:
-		fitting = []protocol.ClaimKind{
+		likeliest = []protocol.ClaimKind{
 			protocol.TakeUnheld, protocol.Post, protocol.Post, protocol.Expire, protocol.TakeToCancel, protocol.TakeOver,
 		}
 	case c.model.Holds[transfer]:
-		fitting = []protocol.ClaimKind{protocol.TakeOver, protocol.Post, protocol.Expire, protocol.TakeUnheld}
+		likeliest = []protocol.ClaimKind{protocol.TakeOver, protocol.Post, protocol.Expire, protocol.TakeUnheld}
 	default:
-		fitting = []protocol.ClaimKind{protocol.TakeOver, protocol.TakeToCancel}
+		likeliest = []protocol.ClaimKind{protocol.TakeOver, protocol.TakeToCancel}
 	}
-	return likely(c.t, "claiming", rapid.SampledFrom(fitting).Draw(c.t, "fitting"), all...)
+	return likely(c.t, "claiming", rapid.SampledFrom(likeliest).Draw(c.t, "likeliest"), all...)
 }
 
 // onTransfer performs an operation on a transfer, which an execution might request or
@@ -142,7 +142,7 @@ func (c *check) drawOn(e *executor) simulate.Message {
 	op := protocol.Operation{Kind: c.drawKind(e.transfer), Participant: protocol.NoParticipant}
 	switch op.Kind {
 	case protocol.Claim:
-		op.Claim = c.drawClaiming(e.transfer)
+		op.Claim = c.drawClaimKind(e.transfer)
 		switch op.Claim {
 		case protocol.TakeOver, protocol.TakeUnheld:
 			c.patience(e.owner, oneOf[time.Duration](c.t, "threshold", 0, hour, century))
@@ -175,23 +175,23 @@ func (c *check) drawOn(e *executor) simulate.Message {
 
 // drawKind draws a kind of operation on a transfer, mostly one that suits its state.
 func (c *check) drawKind(transfer int) protocol.Kind {
-	fitting := protocol.Finish
+	likeliest := protocol.Finish
 	switch c.model.Transfers[transfer].State {
 	case "", protocol.Initiated:
-		fitting = protocol.Claim
+		likeliest = protocol.Claim
 	case protocol.Preparing:
-		fitting = oneOf(c.t, "while preparing", protocol.Verify, protocol.Verify, protocol.Verify, protocol.Verify, protocol.Decide)
+		likeliest = oneOf(c.t, "while preparing", protocol.Verify, protocol.Verify, protocol.Verify, protocol.Verify, protocol.Decide)
 		if c.model.Holds[transfer] {
-			fitting = oneOf(c.t, "while held",
+			likeliest = oneOf(c.t, "while held",
 				protocol.MarkHeld, protocol.MarkHeld, protocol.Claim, protocol.Claim, protocol.Verify, protocol.Decide)
 		}
 	case protocol.Committed, protocol.Rollback:
-		fitting = oneOf(c.t, "once decided", protocol.Finish, protocol.Claim)
+		likeliest = oneOf(c.t, "once decided", protocol.Finish, protocol.Claim)
 	case protocol.Success, protocol.Fail:
-		fitting = oneOf(c.t, "in the end", protocol.ReadTransfer, protocol.Claim)
+		likeliest = oneOf(c.t, "in the end", protocol.ReadTransfer, protocol.Claim)
 	default:
 	}
-	return likely(c.t, "kind", fitting,
+	return likely(c.t, "kind", likeliest,
 		protocol.Claim, protocol.Verify, protocol.MarkHeld, protocol.Decide, protocol.Finish, protocol.ReadTransfer, protocol.LookTransfer)
 }
 
@@ -216,7 +216,7 @@ func (c *check) drawRefusal(transfer int) protocol.Refusal {
 func (c *check) onParticipant(*rapid.T) {
 	e := c.drawExecutor()
 	participant := rapid.IntRange(0, len(c.model.Plans[e.transfer])-1).Draw(c.t, "participant")
-	kind := likely(c.t, "kind", c.fitting(e, participant), accountKinds()...)
+	kind := likely(c.t, "kind", c.likeliest(e, participant), accountKinds()...)
 	c.require([]simulate.Message{c.drawAt(e, kind, participant)})
 }
 
@@ -228,8 +228,8 @@ func accountKinds() []protocol.Kind {
 	}
 }
 
-// fitting draws a write that finds the trace that it needs.
-func (c *check) fitting(e *executor, participant int) protocol.Kind {
+// likeliest draws a write that finds the trace that it needs.
+func (c *check) likeliest(e *executor, participant int) protocol.Kind {
 	posted := c.model.Transfers[e.transfer].Posted != 0
 	switch c.model.Accounts[c.model.Plans[e.transfer][participant].Account].Traces[e.transfer] {
 	case protocol.Reserved:
@@ -259,7 +259,7 @@ func (c *check) onParticipants(*rapid.T) {
 	who = who[:min(len(who), likely(c.t, "so many of them", 1, 2, 3))]
 	for i := range who {
 		e := &who[i]
-		kind, kinds := c.fitting(e, 0), accountKinds()
+		kind, kinds := c.likeliest(e, 0), accountKinds()
 		distinct := rapid.IntRange(0, 3).Draw(c.t, "each participant once") < 3
 		if !distinct || len(who) > 1 {
 			kinds = slices.DeleteFunc(kinds, reads)

@@ -101,7 +101,7 @@ func (c *check) settleAmongOthers(e *executor, participant int) {
 	which := (e.owner - 1) % c.model.scene.owners
 	for transfer, there := range c.model.writers(at) {
 		other := &c.executors[transfer*c.model.scene.owners+which]
-		if kind := c.fitting(other, there); transfer != e.transfer && kind != protocol.Prepare {
+		if kind := c.likeliest(other, there); transfer != e.transfer && kind != protocol.Prepare {
 			c.know(other)
 			batch = append(batch, c.send(other, protocol.Operation{Kind: kind, Participant: there}))
 		}

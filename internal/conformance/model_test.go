@@ -117,7 +117,7 @@ func (m *model) note(message simulate.Message, result protocol.Result) {
 	case m.settlesPart(message):
 		m.tally.note(part)
 	case onPaper(leg):
-		m.tally.note(atDocument(message.Op.Kind, leg.Spare))
+		m.tally.note(atDocument(message.Op.Kind, leg.MayBeGone))
 	}
 }
 

@@ -35,7 +35,7 @@ func (s *scene) drawReversals(t *rapid.T) {
 		units := max(legs[0].Amount, -legs[0].Amount)
 		s.plans[i] = []simulate.Leg{{Account: 0, Amount: -units}, {Account: 1, Amount: units}}
 		if oneOf(t, "a reversal", true, true, true, false) {
-			s.plans[i] = append(s.plans[i], simulate.Leg{Account: paperAt, Spare: true, Takes: units})
+			s.plans[i] = append(s.plans[i], simulate.Leg{Account: paperAt, MayBeGone: true, Takes: units})
 		}
 	}
 }

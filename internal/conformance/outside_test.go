@@ -113,7 +113,7 @@ func (c *check) anotherLife(*rapid.T) {
 	}
 	other := c.bank.transfer(e.transfer)
 	other.Digest.Sum = append(other.Digest.Sum, 1)
-	op := protocol.Operation{Kind: protocol.Claim, Participant: protocol.NoParticipant, Claim: c.drawClaiming(e.transfer)}
+	op := protocol.Operation{Kind: protocol.Claim, Participant: protocol.NoParticipant, Claim: c.drawClaimKind(e.transfer)}
 	c.t.Logf("owner %d claims by %s what had the ID in another life", e.owner, op.Claim)
 	answers := c.bank.ask(c.bank.store(e.owner), c.bank.request(c.bank.newAttempt(e.owner, other), op))
 	require.Equal(c.t, tells([]protocol.Answer{{Result: protocol.NotMatched}}), tells(answers), "the answers")

@@ -26,7 +26,7 @@ const (
 // The note beside a collection keeps a release of format 1 from starting on a deployment
 // of format 2. One that runs already has read the note before, and doesn't look again.
 //
-//  1. A, of format 2, knows that everything is prepared, and tells that it is committed.
+//  1. A, of format 2, knows that everything is prepared, and reports it as committed.
 //  2. B, of format 1, takes the transfer over, and rolls it back.
 //
 // B decodes only a digest of the generic subtype.

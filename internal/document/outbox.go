@@ -10,16 +10,16 @@ import (
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// EventKind is what an event tells of a transfer.
+// EventKind is what an event reports of a transfer.
 // It is stored as this word.
 type EventKind string
 
 const (
-	// EventHeld tells that a hold is held.
+	// EventHeld means that a hold is held.
 	EventHeld EventKind = "held"
-	// EventSucceeded tells that a transfer has come to Success.
+	// EventSucceeded means that a transfer has come to Success.
 	EventSucceeded EventKind = "succeeded"
-	// EventFailed tells that a transfer has come to Fail.
+	// EventFailed means that a transfer has come to Fail.
 	EventFailed EventKind = "failed"
 )
 
@@ -83,7 +83,7 @@ func (e Events) MayWait(t *Transfer, op protocol.Operation) bool {
 // Undelivered is an event that is in the outbox of its transfer: it was not delivered
 // yet.
 type Undelivered struct {
-	// Kind is what it tells.
+	// Kind is what it reports.
 	Kind EventKind
 	// At is when that became so, by the server's clock.
 	At time.Time

@@ -85,7 +85,7 @@ func stalledBefore(t *document.Transfer, claim protocol.ClaimKind) *stalledTrans
 	return &stalledTransfer{t.Owner, t.LastModified}
 }
 
-// reportTakeover tells of the job's takeover, if an answered task is one.
+// reportTakeover reports the job's takeover, if an answered task is one.
 func (e *Engine) reportTakeover(j *job, t *task) {
 	if j.stalled == nil || t.Op.Kind != protocol.Claim || t.Answer.Result != protocol.Applied {
 		return
@@ -178,7 +178,7 @@ func verbOf(kind protocol.Kind) string {
 	return "write"
 }
 
-// describeDone returns what there is to tell of a command that has returned, before its
+// describeDone returns what there is to report of a command that has returned, before its
 // answers are handed out.
 func (e *Engine) describeDone(c *command) CommandInfo {
 	info := CommandInfo{Verb: c.lane.verb, Operations: len(c.tasks), Queued: c.queued, Took: e.now().Sub(c.sentAt)}

@@ -91,7 +91,7 @@ func (e *Engine) sendCommands(s *server, isolated bool) {
 }
 
 // handOut hands the answers of a command to their jobs, starts what may be sent then, and
-// tells the observer.
+// reports to the observer.
 // It reports whether the command's sender goes on: otherwise another one has its turn.
 func (e *Engine) handOut(c *command, s *server, keepsTurn bool) bool {
 	var done CommandInfo

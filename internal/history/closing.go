@@ -158,7 +158,7 @@ var errUnordered = errors.New("transfers on the account are committed faster tha
 //     So without a trace it was settled: it is in.
 //   - A commit that took its time after the second reading is not in without a trace. If
 //     it has paid in before, the done mark is there until the record is stored.
-//   - A commit that took its time in between is told by its trace, if there is one.
+//   - A commit that took its time in between is shown by its trace, if there is one.
 //
 // Without a trace, a commit that took its time in between may be either:
 //

@@ -13,10 +13,11 @@ import (
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// names tell the legs on the accounts of a ledger from others. A leg names its collection
-// by a ledger and a namespace, and what these stand for is not the same everywhere: one
-// process knows a collection as eu, another one as europe, and a third one has another
-// collection as eu. The records of identities say which is which: see package deployment.
+// names distinguish the legs on the accounts of a ledger from others. A leg names its
+// collection by a ledger and a namespace, and what these stand for is not the same
+// everywhere: one process knows a collection as eu, another one as europe, and a third
+// one has another collection as eu. The records of identities say which is which: see
+// package deployment.
 type names struct {
 	// others are the namespaces by the other names under which the collection is
 	// recorded.

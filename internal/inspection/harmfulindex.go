@@ -48,8 +48,8 @@ func (i *Inspector) harmOf(x index, c *collections.Collection) string {
 }
 
 // hasID reports whether no two documents ever have the same keys, because the whole _id
-// is one of them. A path in _id tells nothing apart where IDs lack it, nor does _id where
-// a collation takes two IDs for one: such an index refuses credits like any other.
+// is one of them. A path in _id distinguishes nothing where IDs lack it, nor does _id
+// where a collation takes two IDs for one: such an index refuses credits like any other.
 func (x index) hasID() bool { return x.Locale == nil && slices.Contains(x.paths(), "_id") }
 
 // purges reports whether the index is the one by which the server removes final

@@ -168,7 +168,7 @@ func TestNobodyIsDeadAfterAnOutage(t *testing.T) {
 	require.NotEmpty(t, w.look(LookPeriod), "that is not held up")
 }
 
-// Owners tell the processes that they belong to, and no others.
+// Owners show the processes that they belong to, and no others.
 func TestOwnersBelongToProcesses(t *testing.T) {
 	t.Parallel()
 	one, other := NewProcess("host-1"), NewProcess("host-1")

@@ -69,7 +69,7 @@ const (
 type Event struct {
 	// Transfer is the transfer as it is stored.
 	Transfer document.Transfer
-	// Kind is what the event tells, and At when it became so, by the server's clock.
+	// Kind is what the event reports, and At when it became so, by the server's clock.
 	Kind document.EventKind
 	At   time.Time
 	// Attempt counts the deliveries of this event that were begun, this one included.
@@ -106,7 +106,7 @@ type Settings struct {
 	// Handle delivers an event.
 	// Nil: this process delivers none.
 	Handle func(context.Context, Event) error
-	// Done, if there is one, is told of each attempt.
+	// Done, if there is one, is called after each attempt.
 	Done func(Attempt)
 	// MaxAttempts is how often an event is tried before it is given up.
 	MaxAttempts int

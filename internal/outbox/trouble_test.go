@@ -190,8 +190,8 @@ func TestEachFailedAttemptIsLogged(t *testing.T) {
 	}))
 }
 
-// A search that has failed for half a minute is told, with its error, until it succeeds
-// again, or the worker ends. Handlers that fail are no reason.
+// A search that has failed for half a minute is reported, with its error, until it
+// succeeds again, or the worker ends. Handlers that fail are no reason.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	b := storetest.New(t, withEvents)

@@ -15,7 +15,7 @@ package protocol
 //
 // A commit by fact comes here only once its record is stored for good.
 //
-//  1. A concludes the fact, tells it, and clears everywhere.
+//  1. A concludes the fact, reports it, and clears everywhere.
 //  2. The record was lost: the transfer is Preparing, and no trace shows that it was
 //     done.
 //  3. B takes over, and moves the money a second time, or rolls back.

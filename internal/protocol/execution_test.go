@@ -174,7 +174,8 @@ func TestClaimInDoubtFoundMine(t *testing.T) {
 	require.True(t, d.x.Claimed())
 }
 
-// TestClaimInDoubtIsNotForgotten promises that nobody leaves a transfer which is his.
+// TestClaimInDoubtIsNotForgotten promises that no execution leaves a transfer that is its
+// own.
 // A claim that was not answered may be stored, and a read that may be old doesn't show it
 // yet: the transfer would stand still until recovery takes it over.
 func TestClaimInDoubtIsNotForgotten(t *testing.T) {

@@ -12,7 +12,7 @@ const (
 	Undecided Progress = iota
 	// Decided means that it is committed, by fact or by record, or rolled back, by
 	// record.
-	// State tells which: a transfer that is rolled back is in Rollback or Fail.
+	// State says which: a transfer that is rolled back is in Rollback or Fail.
 	Decided
 	// Settled means that everybody who gains has the money and every effect is set, or
 	// that everything is undone; and that the decision is stored.
@@ -39,7 +39,7 @@ func (p Progress) String() string {
 
 // Progress returns how far the transfer has come, as far as this execution knows.
 // It never goes back.
-// An execution that ends in another way than Finished may have told of a commit before:
+// An execution that ends in another way than Finished may have reported a commit before:
 // that stays true, and whoever has the transfer then goes on with it.
 func (x *Execution) Progress() Progress {
 	switch {
@@ -80,7 +80,7 @@ func (x *Execution) byFact() bool {
 //  1. A, at epoch 1, prepares alice; its credit to bob hangs.
 //  2. B has asked for the same transfer, and sees alice's marker.
 //  3. A is refused, and stores Rollback: at epoch 1 it needs no fence first.
-//  4. The credit arrives. B sees bob's marker, and tells that it is committed.
+//  4. The credit arrives. B sees bob's marker, and reports a commit.
 //
 // This execution has never sent a decision to roll back: that may arrive yet.
 //

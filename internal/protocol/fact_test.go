@@ -33,7 +33,7 @@ func TestRecordIsLookedUp(t *testing.T) {
 }
 
 // TestOvertakenAfterTheFact promises that one who finds that the transfer is another's
-// when it looks up its record clears nothing, and that what it has told stays true.
+// when it looks up its record clears nothing, and that what it has reported stays true.
 func TestOvertakenAfterTheFact(t *testing.T) {
 	for _, state := range []State{Preparing, Committed, Success} {
 		d := recorded(t, yes(), no())

@@ -112,12 +112,12 @@ func TestVoidUndoes(t *testing.T) {
 // A document to which nothing is owed may be gone when it is settled; any other one is
 // waited for.
 func TestSettleOfADocumentThatIsGone(t *testing.T) {
-	for _, spare := range []bool{true, false} {
+	for _, mayBeGone := range []bool{true, false} {
 		d := begin(t, Start{Claim: Post, Hold: true}, 1)
 		d.hears(Claim, Answer{Result: Applied, Transfer: Image{Found: true, State: Committed, Epoch: 2, Mine: true, Held: true, Clean: true}})
 		d.hears(Settle, Answer{Result: NotMatched})
-		d.hears(Look, Answer{Result: Applied, Facts: Facts{Unmet: true, MayBeGone: spare}})
-		if spare {
+		d.hears(Look, Answer{Result: Applied, Facts: Facts{Unmet: true, MayBeGone: mayBeGone}})
+		if mayBeGone {
 			d.hears(Finish, Answer{Result: Applied})
 			d.ends(Finished, Success)
 		} else {

@@ -5,9 +5,9 @@ package protocol
 //
 // The execution that has claimed at epoch 1 stores the decision at once.
 // That decision requires epoch 1, so nobody else can have come to know the fact.
-// A later one can't know what an earlier one has told:
+// A later one can't know what an earlier one has reported:
 //
-//  1. A prepares everything, tells its caller that it is committed, and is paused.
+//  1. A prepares everything, reports the commit to its caller, and is paused.
 //  2. B takes over to cancel the transfer, and stores Rollback.
 //
 // So it first makes sure that the fact does not stand, and never will: after its own
@@ -46,8 +46,8 @@ func (x *Execution) fencings(operations []Operation) []Operation {
 
 // observeFencing believes only what matched.
 //
-//  1. B reads that bob has no marker. A's credit arrives: the fact stands, and A tells
-//     it.
+//  1. B reads that bob has no marker. A's credit arrives: the fact stands, and A
+//     reports it.
 //  2. B goes by what it has read, and rolls back.
 //
 // A fence-only that was not answered is sent again, with another token.

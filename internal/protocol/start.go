@@ -36,7 +36,7 @@ type Start struct {
 	// nothing is owed to the transfer that it reverses, which may be purged at any
 	// time.
 	//
-	//  1. A reserves the original, prepares the money, and tells that it is committed.
+	//  1. A reserves the original, prepares the money, and reports the commit.
 	//  2. The original is purged, and A dies.
 	//  3. B takes over, finds no original, which shows no trace either, and rolls back.
 	Reversal bool
@@ -48,7 +48,7 @@ type Start struct {
 	// An execution of that release may be working on it, too, and goes by its own rules.
 	//
 	//  1. A, of this release, takes the transfer over, knows that everything is prepared,
-	//     and tells that it is committed.
+	//     and reports the commit.
 	//  2. B, of the earlier release, takes it over in turn, and rolls it back without a
 	//     fence first.
 	//

@@ -42,8 +42,8 @@ func (e *employed) lookFor(u *undertaker, while time.Duration) {
 	}
 }
 
-// What a dead process has left is taken over and told.
-// What can't be finished is tried once, and left to the sweep, which tells it once per
+// What a dead process has left is taken over and reported.
+// What can't be finished is tried once, and left to the sweep, which reports it once per
 // stall threshold.
 func TestUnableIsLeftToTheSweep(t *testing.T) {
 	t.Parallel()

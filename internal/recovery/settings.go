@@ -27,7 +27,7 @@ type Settings struct {
 	// one.
 	Notes   *liveness.Notes
 	Process string
-	// Health is told how a worker does.
+	// Health receives how a worker does.
 	Health *Health
 	// Log is where sweeps and troubles are logged.
 	Log *slog.Logger
@@ -50,7 +50,7 @@ type Settings struct {
 	// ErrClosed is the error of a closed Coordinator.
 	ErrClosed error
 
-	// Swept is told of each sweep for what has stalled, and of each look for expired
+	// Swept is called after each sweep for what has stalled, and of each look for expired
 	// holds, or for what dead processes have left, that has brought any to its end.
 	// It may be nil.
 	Swept func(Report, time.Duration)

@@ -269,7 +269,7 @@ func (w *worker) take(ctx, working context.Context, n *scan, recent time.Duratio
 	return n
 }
 
-// reportFailed tells that the search for submitted transfers has failed.
+// reportFailed reports that the search for submitted transfers has failed.
 func (w *worker) reportFailed(ctx context.Context, err error) {
 	if w.loseIfDisconnected(err) == nil || ctx.Err() != nil {
 		return

@@ -167,7 +167,8 @@ func TestHealthyDespiteAGarbledSubmission(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// A search for submitted transfers that fails is told as the reason why nothing is done.
+// A search for submitted transfers that fails is reported as the reason why nothing is
+// done.
 func TestFailedSearchIsNoRound(t *testing.T) {
 	t.Parallel()
 	e := newEmployed(t)

@@ -109,9 +109,10 @@ type Leg struct {
 	Account int
 	// Amount is what the participant gets; a negative one is taken.
 	Amount int64
-	// Spare says that it is no effect: the document is a transfer that this one reverses.
+	// MayBeGone says that it is no effect: the document is a transfer that this one
+	// reverses.
 	// It may be removed at any time.
-	Spare bool
+	MayBeGone bool
 	// Takes is what is taken back of that transfer.
 	Takes int64
 }
@@ -133,7 +134,7 @@ func (w *World) Begin(transfer int, start protocol.Start) *protocol.Execution {
 		}
 	}
 	start.Hold = start.Hold || w.Holds[transfer]
-	start.Reversal = legs[len(legs)-1].Spare
+	start.Reversal = legs[len(legs)-1].MayBeGone
 	start.WaitWhileTaken = start.Reversal
 	start.ByRecord = start.ByRecord || w.Earlier[transfer]
 	return protocol.New(start, len(legs), losers...)

@@ -157,7 +157,7 @@ func (w *World) showsDone(m Message) protocol.Answer {
 	}
 	seen := w.Perform(look)
 	image := seen.Transfer
-	original := m.Op.Kind == protocol.Prepare && w.leg(m).Spare // whose trace may be of another plan
+	original := m.Op.Kind == protocol.Prepare && w.leg(m).MayBeGone // whose trace may be of another plan
 	if original || !showsAt(m, seen.Facts) && !showsIn(m, image) {
 		return protocol.Answer{Result: protocol.NotMatched}
 	}
@@ -201,7 +201,7 @@ func showsIn(m Message, image protocol.Image) bool {
 // remember answers a read of a fence with the fence that the account had at some moment,
 // and with the most favourable facts.
 func (w *World) remember(at *Version, m Message) protocol.Answer {
-	if at.Accounts[w.leg(m).Account].Missing || w.leg(m).Spare {
+	if at.Accounts[w.leg(m).Account].Missing || w.leg(m).MayBeGone {
 		return w.read(at, m) // fences of originals are not remembered
 	}
 	return protocol.Answer{Result: protocol.Applied, Facts: protocol.Facts{

@@ -44,7 +44,7 @@ func (k *keyer) start(w *World) {
 	k.buf, k.fences = k.buf[:0], k.fences[:0]
 	k.add(reflect.ValueOf(&w.Version).Elem())
 	for i := range w.Accounts {
-		if leg, is := w.effectOn(i); is && leg.Spare {
+		if leg, is := w.effectOn(i); is && leg.MayBeGone {
 			k.fence(string(w.Accounts[i].OriginalFence()))
 		}
 	}

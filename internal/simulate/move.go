@@ -198,7 +198,7 @@ func (r *run) disturbDocument(m move) {
 		a.Value = unmet
 	case m.kind == change && (a.Value == unmet || !a.marked()):
 		a.Value = 0
-	case m.kind == purge && effect.Spare:
+	case m.kind == purge && effect.MayBeGone:
 		r.w.given[m.who] -= a.Balance
 		*a = Account{Missing: true, Purged: true}
 	}

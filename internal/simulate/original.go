@@ -14,7 +14,7 @@ func (l Leg) planned(left int64) Leg {
 	case l.Amount > 0:
 		l.Amount = left
 	}
-	if l.Spare {
+	if l.MayBeGone {
 		l.Takes = left
 	}
 	return l
@@ -28,7 +28,7 @@ func (a *Account) OriginalFence() protocol.Fence {
 
 // fenceAt returns the fence that a prepare has to name.
 func (w *World) fenceAt(a *Account, leg Leg) protocol.Fence {
-	if leg.Spare {
+	if leg.MayBeGone {
 		return a.OriginalFence()
 	}
 	return a.Fence
@@ -116,7 +116,7 @@ func (w *World) blames(transfer int, leg Leg) bool {
 func (w *World) checkOriginals(before *Version) error {
 	for t := range w.Plans {
 		for _, leg := range w.legs(t) {
-			if !leg.Spare || w.Accounts[leg.Account].Missing {
+			if !leg.MayBeGone || w.Accounts[leg.Account].Missing {
 				continue
 			}
 			if err := w.checkTurn(t, leg, before); err != nil {

@@ -33,7 +33,7 @@ func (w *World) hindrance(transfer, participant int) protocol.Reason {
 	switch {
 	case !leg.effect():
 		return w.hindranceOfMoney(a, leg, reserved)
-	case leg.Spare:
+	case leg.MayBeGone:
 		return w.hindranceOfReversal(a, transfer, leg)
 	case a.Missing || a.Value != 0 || reserved > 0:
 		return protocol.RequirementFailed
@@ -154,7 +154,7 @@ func (w *World) checkEffects(before *Version) error {
 			set := a.Value == setBy(t) && was.Value != a.Value
 			reserved, settled := a.Traces[t] == protocol.Reserved, was.Traces[t] == protocol.Reserved && w.settledAt(t, a)
 			switch {
-			case !leg.effect() || leg.Spare || a.Missing:
+			case !leg.effect() || leg.MayBeGone || a.Missing:
 			case set != settled:
 				return violates(4, "%s is %q, and the document's value is %d", transferName(t), w.Transfers[t].State, a.Value)
 			case reserved && was.Traces[t] == protocol.NoTrace && !was.met(t):

@@ -149,7 +149,7 @@ func (g *game) drawChilled() int {
 func (g *game) drawOriginal(seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 4))
 	for t, legs := range g.w.Plans {
-		if len(legs) == 0 || !legs[len(legs)-1].Spare {
+		if len(legs) == 0 || !legs[len(legs)-1].MayBeGone {
 			continue
 		}
 		original := &legs[len(legs)-1]
@@ -169,7 +169,7 @@ const reversingEvery = 5
 func drawReversals(random *rand.Rand, transfers int) (plans [][]Leg) {
 	for range transfers {
 		units := []int64{20, 60, 60}[random.IntN(3)]
-		original := Leg{Account: MaxAccounts - 1, Spare: true, Takes: units}
+		original := Leg{Account: MaxAccounts - 1, MayBeGone: true, Takes: units}
 		plans = append(plans, []Leg{{Account: 0, Amount: -units}, {Account: 1, Amount: units}, original})
 	}
 	return plans
@@ -178,11 +178,11 @@ func drawReversals(random *rand.Rand, transfers int) (plans [][]Leg) {
 // drawPlans draws what transfers move, which of them wait for a worker, and which are
 // holds.
 func (g *game) drawPlans(transfers int) (plans [][]Leg, initiated []bool, holds [MaxTransfers]bool) {
-	spare := g.random.IntN(3) == 0
+	mayBeGone := g.random.IntN(3) == 0
 	for t := range transfers {
 		plan := drawPlan(g.random)
 		if g.paper {
-			plan = drawEffect(g.random, plan, spare)
+			plan = drawEffect(g.random, plan, mayBeGone)
 		}
 		plans = append(plans, plan)
 		holds[t] = g.random.IntN(3) == 0
@@ -278,8 +278,8 @@ func (g *game) drawPosted(transfer int, start protocol.Start) int64 {
 
 // drawEffect draws whether a transfer also changes a document, or does nothing else.
 // Carol, the document, takes part in no other way.
-func drawEffect(random *rand.Rand, plan []Leg, spare bool) []Leg {
-	effect := Leg{Account: MaxAccounts - 1, Spare: spare}
+func drawEffect(random *rand.Rand, plan []Leg, mayBeGone bool) []Leg {
+	effect := Leg{Account: MaxAccounts - 1, MayBeGone: mayBeGone}
 	switch {
 	case len(plan) > 2:
 		return []Leg{{Account: 0, Amount: -60}, {Account: 1, Amount: 60}, effect}

@@ -58,7 +58,7 @@ func (r *run) join(who int) error {
 	e.seen = r.w.plan(e.transfer)
 	e.x = r.w.Begin(e.transfer, e.start)
 	legs := r.w.Plans[e.transfer]
-	e.byDecision = r.w.Holds[e.transfer] || legs[len(legs)-1].Spare
+	e.byDecision = r.w.Holds[e.transfer] || legs[len(legs)-1].MayBeGone
 	r.note("%s begins for %s: %s", executorName(e.owner), transferName(e.transfer), describeStart(e.start))
 	return r.ask(e)
 }

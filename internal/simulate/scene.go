@@ -35,11 +35,11 @@ type Scene struct {
 type paper uint8
 
 const (
-	nothing      paper = iota
-	besides            // they change carol, a document, besides moving money
-	besidesSpare       // the same, and carol may be removed at any time
-	alone              // they change bob, a document, and move nothing
-	aloneSpare         // the same, and bob may be removed at any time
+	nothing          paper = iota
+	besides                // they change carol, a document, besides moving money
+	besidesMayBeGone       // the same, and carol may be removed at any time
+	alone                  // they change bob, a document, and move nothing
+	aloneMayBeGone         // the same, and bob may be removed at any time
 )
 
 // sceneAccounts is how many accounts a scene has, or may have.
@@ -68,13 +68,13 @@ func (s Scene) plan(transfer int) []Leg {
 		legs = []Leg{{Account: 0, Amount: -60}, {Account: 1, Amount: 40}, {Account: 2, Amount: 20}}
 	}
 	switch s.paper {
-	case besides, besidesSpare:
-		legs = append(legs, Leg{Account: 2, Spare: s.paper == besidesSpare})
-	case alone, aloneSpare:
-		legs = []Leg{{Account: 1, Spare: s.paper == aloneSpare}}
+	case besides, besidesMayBeGone:
+		legs = append(legs, Leg{Account: 2, MayBeGone: s.paper == besidesMayBeGone})
+	case alone, aloneMayBeGone:
+		legs = []Leg{{Account: 1, MayBeGone: s.paper == aloneMayBeGone}}
 	case nothing:
 	}
-	if last := &legs[len(legs)-1]; last.Spare {
+	if last := &legs[len(legs)-1]; last.MayBeGone {
 		last.Takes = 60
 	}
 	return legs
@@ -88,14 +88,14 @@ func (s Scene) run() *run {
 		initiated[t] = starts[0].Claim == protocol.FromInitiated
 	}
 	accounts := []Account{{Balance: 100, Fence: "f0"}, {Fence: "f0"}}
-	if s.paper == besides || s.paper == besidesSpare || s.three {
+	if s.paper == besides || s.paper == besidesMayBeGone || s.three {
 		accounts = append(accounts, Account{Fence: "f0"})
 	}
 	w := NewWorld(accounts, initiated, plans...)
 	for t, starts := range s.starts {
 		w.Holds[t], w.Earlier[t] = starts[0].Hold, starts[0].ByRecord
 	}
-	if last := plans[0][len(plans[0])-1]; last.Spare {
+	if last := plans[0][len(plans[0])-1]; last.MayBeGone {
 		w.Accounts[last.Account].Room = cmp.Or(s.room, last.Takes)
 		w.Alls[1] = s.all
 	}
@@ -303,8 +303,8 @@ func Effects() []Scene {
 	return []Scene{
 		{Name: "money and a document", starts: starts{{fromInsert(), resume()}}, Faults: 1, paper: besides},
 		{Name: "money and a document, rolled back", starts: starts{{fromInsert(), rollBack()}}, Faults: 1, paper: besides},
-		{Name: "a reversal, resumed", starts: starts{{fromInsert(), resume()}}, Faults: 0, paper: besidesSpare},
-		{Name: "a reversal, rolled back", starts: starts{{fromInsert(), rollBack()}}, Faults: 1, paper: besidesSpare},
+		{Name: "a reversal, resumed", starts: starts{{fromInsert(), resume()}}, Faults: 0, paper: besidesMayBeGone},
+		{Name: "a reversal, rolled back", starts: starts{{fromInsert(), rollBack()}}, Faults: 1, paper: besidesMayBeGone},
 		{Name: "a document, resumed", starts: starts{{fromInsert(), resume()}}, Faults: 2, paper: alone},
 		{Name: "a document, rolled back", starts: starts{{fromInsert(), rollBack()}}, Faults: 2, paper: alone},
 		{Name: "a document of two transfers", starts: starts{{fromInsert()}, {fromInsert()}}, Faults: 2, paper: alone},
@@ -316,8 +316,8 @@ func Effects() []Scene {
 			Name: "a document of two transfers, one rolled back", Faults: 1, paper: alone,
 			starts: starts{{fromInsert(), rollBack()}, executors{fromInsert()}},
 		},
-		{Name: "a document that is removed, resumed", starts: starts{{fromInsert(), resume()}}, Faults: 2, paper: aloneSpare},
-		{Name: "a document that is removed, rolled back", starts: starts{{fromInsert(), rollBack()}}, Faults: 2, paper: aloneSpare},
+		{Name: "a document that is removed, resumed", starts: starts{{fromInsert(), resume()}}, Faults: 2, paper: aloneMayBeGone},
+		{Name: "a document that is removed, rolled back", starts: starts{{fromInsert(), rollBack()}}, Faults: 2, paper: aloneMayBeGone},
 	}
 }
 
@@ -337,7 +337,7 @@ func Reversals() []Scene {
 		{"two reversals, the second resumed", executors{fromInsert()}, executors{fromInsert(), resume()}, 0},
 		{"two reversals, the second cancelled", executors{fromInsert()}, executors{fromInsert(), cancel()}, 0},
 	} {
-		scene := Scene{Name: c.name, Faults: c.faults, paper: besidesSpare, prepare: rich, starts: [][]protocol.Start{c.first, c.second}}
+		scene := Scene{Name: c.name, Faults: c.faults, paper: besidesMayBeGone, prepare: rich, starts: [][]protocol.Start{c.first, c.second}}
 		enough, all := scene, scene
 		enough.Name, enough.room = c.name+", enough for both", 120
 		all.Name, all.room, all.all = c.name+", all that is left", 100, true

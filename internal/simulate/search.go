@@ -165,7 +165,7 @@ func happenings(r *run) []move {
 		}
 	}
 	for i := range r.w.Accounts {
-		if effect, is := r.w.effectOn(i); is && effect.Spare && !r.w.Accounts[i].Missing {
+		if effect, is := r.w.effectOn(i); is && effect.MayBeGone && !r.w.Accounts[i].Missing {
 			moves = append(moves, move{kind: purge, who: i})
 		}
 	}

@@ -18,8 +18,8 @@ func (p play) meets(who int, kind protocol.Kind, fate Fate) {
 	require.NoError(p.t, p.r.take(move{kind: perform, who: who, op: kind, at: batch[at].Participant, fate: fate}))
 }
 
-// upToTheFact lets an executor go on without faults until it can tell that the transfer
-// is committed.
+// upToTheFact lets an executor go on without faults until it can report the transfer as
+// committed.
 func (p play) upToTheFact(who int) {
 	p.t.Helper()
 	p.until(who, protocol.Pay)
@@ -27,9 +27,9 @@ func (p play) upToTheFact(who int) {
 	require.Equal(p.t, protocol.Preparing, p.r.w.Transfers[0].State)
 }
 
-// What was told before its record was stored stays true.
+// What was reported before its record was stored stays true.
 //
-//  1. A prepares everything, and tells that it is committed; pay and record hang.
+//  1. A prepares everything, and reports the commit; pay and record hang.
 //  2. B cancels: it finds a trace at every participant, and goes forward.
 //  3. A's pay and A's record arrive.
 func TestCancelAfterTheFact(t *testing.T) {
@@ -131,7 +131,7 @@ func TestDoneMarkReservesNothing(t *testing.T) {
 
 // What is due on a frozen account is paid, and it takes no new transfer.
 //
-//  1. A prepares everything, and is told that it is committed.
+//  1. A prepares everything, and learns that it is committed.
 //  2. Bob is frozen. The fence of his account is another one from then on.
 //  3. A pays bob, and clears. B, of another transfer, has pinned the old fence, and is
 //     refused.
@@ -153,14 +153,14 @@ func TestFrozenAccountIsPaid(t *testing.T) {
 	p.over(60, 120)
 }
 
-// A reversal is told to be committed once that is stored, and not before: nothing would
+// A reversal is reported as committed once that is stored, and not before: nothing would
 // be left to show it.
 //
 //  1. A reserves the original and prepares the money.
 //  2. The original is purged, and A dies.
 //  3. B takes over, finds no original, and rolls back.
 func TestPurgedOriginalOfAReversal(t *testing.T) {
-	reversal := []Leg{{Account: 0, Amount: -60}, {Account: 1, Amount: 60}, {Account: 2, Spare: true}}
+	reversal := []Leg{{Account: 0, Amount: -60}, {Account: 1, Amount: 60}, {Account: 2, MayBeGone: true}}
 	p := play{t: t, r: &run{w: *NewWorld([]Account{{Balance: 100}, {}, {}}, nil, reversal)}}
 	a := p.join(0, fromInsert())
 	p.until(a, protocol.Decide)

@@ -173,7 +173,7 @@ func (w *World) facts(at *Version, m Message) protocol.Facts {
 	leg := w.leg(m)
 	a := &at.Accounts[leg.Account]
 	if a.Missing {
-		return protocol.Facts{Unmet: leg.effect(), MayBeGone: leg.Spare}
+		return protocol.Facts{Unmet: leg.effect(), MayBeGone: leg.MayBeGone}
 	}
 	facts := protocol.Facts{
 		Found: true, Trace: a.Traces[m.Transfer], Fence: a.Fence,
@@ -181,7 +181,7 @@ func (w *World) facts(at *Version, m Message) protocol.Facts {
 		BelowMarkerLimit: a.inFlight() < w.MarkerLimit, Funds: true, WithinLimits: true,
 	}
 	switch {
-	case leg.Spare:
+	case leg.MayBeGone:
 		w.addOriginalFacts(&facts, a, m)
 		return facts
 	case leg.effect():

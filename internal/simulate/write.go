@@ -198,7 +198,7 @@ func (w *World) applyAt(a *Account, m Message) bool {
 func (w *World) pay(a *Account, m Message) {
 	a.Balance += w.paidOnSettle(m.Transfer, w.leg(m))
 	switch leg := w.leg(m); {
-	case leg.Spare:
+	case leg.MayBeGone:
 		a.Room -= leg.Takes
 		a.Latest = setBy(m.Transfer)
 	case leg.effect():

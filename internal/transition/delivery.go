@@ -96,7 +96,7 @@ func Take(ids []string, by bson.ObjectID, most int) Delivery {
 // again, the transfer is purged, and its ID is used for another one. 3. A's mark arrives:
 // the event of the new one would never be delivered.
 func Delivered(ids []string, kind document.EventKind, leases []bson.ObjectID) Delivery {
-	stays := bson.D{{Key: "$not", Value: bson.A{inHand(kind, leases)}}}
+	stays := bson.D{{Key: "$not", Value: bson.A{claimedBy(kind, leases)}}}
 	left := bson.D{{Key: "$filter", Value: bson.D{
 		{Key: "input", Value: "$outbox"}, {Key: "as", Value: "e"}, {Key: "cond", Value: stays},
 	}}}
@@ -114,7 +114,7 @@ func Failed(ids []string, kind document.EventKind, leases []bson.ObjectID, most 
 	tried := bson.D{{Key: "$gte", Value: bson.A{attempts(), most}}}
 	again := bson.D{{Key: "$add", Value: bson.A{"$$NOW", wait}}}
 	failed := rest(attempts(), either(tried, givenUp(), again))
-	entry := either(inHand(kind, leases), failed, "$$e")
+	entry := either(claimedBy(kind, leases), failed, "$$e")
 	return Delivery{IDs: ids, where: byLease(leases), update: settled(each(entry))}
 }
 
@@ -122,7 +122,7 @@ func Failed(ids []string, kind document.EventKind, leases []bson.ObjectID, most 
 // lease, as [Delivered] does.
 func Undone(ids []string, kind document.EventKind, leases []bson.ObjectID) Delivery {
 	before := bson.D{{Key: "$max", Value: bson.A{0, bson.D{{Key: "$subtract", Value: bson.A{attempts(), 1}}}}}}
-	entry := either(inHand(kind, leases), rest(before, "$$NOW"), "$$e")
+	entry := either(claimedBy(kind, leases), rest(before, "$$NOW"), "$$e")
 	return Delivery{IDs: ids, where: byLease(leases), update: settled(each(entry))}
 }
 
@@ -157,8 +157,9 @@ func byLease(leases []bson.ObjectID) bson.D {
 // transfers.
 func isArray() bson.E { return bson.E{Key: "outbox", Value: bson.D{{Key: "$type", Value: "array"}}} }
 
-// inHand is the condition that an entry is of a kind, and in hand by one of the leases.
-func inHand(kind document.EventKind, leases []bson.ObjectID) bson.D {
+// claimedBy is the condition that an entry is of a kind, and claimed by one of the
+// leases.
+func claimedBy(kind document.EventKind, leases []bson.ObjectID) bson.D {
 	return bson.D{{Key: "$and", Value: bson.A{
 		bson.D{{Key: "$eq", Value: bson.A{"$$e.kind", string(kind)}}},
 		bson.D{{Key: "$in", Value: bson.A{"$$e.by", leases}}},

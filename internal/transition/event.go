@@ -16,7 +16,7 @@ const EventLease = 25 * time.Second
 // Event is what a write that makes a transfer held or final leaves in its outbox.
 // The zero value is nothing.
 type Event struct {
-	// Kind is what it tells.
+	// Kind is what it reports.
 	Kind document.EventKind
 	// By is the lease of the process that writes it, which then has it in hand: nobody
 	// writes it again before it is delivered. Zero: it waits for any worker.

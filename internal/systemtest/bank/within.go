@@ -25,8 +25,8 @@ func Within[T any](t *testing.T, from <-chan T) (next T) {
 }
 
 // Until asks again and again whether something holds, for some minutes. A question that
-// fails is asked again; the latest failure is told if it never holds. Whoever asks must
-// not end the test: it is another goroutine.
+// fails is asked again; the latest failure is reported if it never holds. Whoever asks
+// must not end the test: it is another goroutine.
 func Until(t *testing.T, every time.Duration, holds func() (bool, error)) {
 	t.Helper()
 	var (

@@ -262,7 +262,7 @@ func TestExtendBeforeTheHoldKnows(t *testing.T) {
 }
 
 // Callers extend holds that are about to expire, while others post, void and sweep them.
-// No hold that was told to last longer expires before that.
+// No hold that was reported to last longer expires before that.
 func TestExtendAmongDeciders(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 1000, 0).WithIndexes()

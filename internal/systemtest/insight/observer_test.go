@@ -36,7 +36,7 @@ type spanKey struct{}
 
 func newWatcher() *watcher { return &watcher{inFlight: map[string]int{}} }
 
-// observer returns an observer that tells the watcher all.
+// observer returns an observer that reports everything to the watcher.
 func (w *watcher) observer() transfer.Observer {
 	record := func(f func()) {
 		w.mu.Lock()
@@ -104,7 +104,7 @@ func namesOf(stages []transfer.Stage) (names []string) {
 	return names
 }
 
-// requireCall requires that one call was told, and what of it.
+// requireCall requires that one call was reported, and what of it.
 func (w *watcher) requireCall(t *testing.T, want string, stages []string, failure error) {
 	t.Helper()
 	all := w.take()
@@ -126,8 +126,8 @@ func (w *watcher) requireCall(t *testing.T, want string, stages []string, failur
 	require.False(t, info.Begun.Add(info.Took).Before(until))
 }
 
-// Each call about a transfer is told when it begins and when it ends, with its outcome
-// and its stages, which fill the time of the call without a gap.
+// Each call about a transfer is reported when it begins and when it ends, with its
+// outcome and its stages, which fill the time of the call without a gap.
 func TestObserverSeesEachCall(t *testing.T) {
 	t.Parallel()
 	b := newSeen(t, 1000, 0)
@@ -164,8 +164,8 @@ func TestObserverSeesEachCall(t *testing.T) {
 	b.end()
 }
 
-// requireTakeovers requires that the takeovers of some transfers are told, each once, and
-// no others. What a busy server was asked twice is nobody's takeover.
+// requireTakeovers requires that the takeovers of some transfers are reported, each once,
+// and no others. What a busy server was asked twice is nobody's takeover.
 func requireTakeovers(t *testing.T, told map[string]int, ids ...string) {
 	t.Helper()
 	require.NotEmpty(t, told)
@@ -175,9 +175,9 @@ func requireTakeovers(t *testing.T, told map[string]int, ids ...string) {
 	}
 }
 
-// What Run and Recover work on is told as well, as who was first, and as what was in the
-// way.
-// Sweeps, takeovers and counts are told, too.
+// What Run and Recover work on is reported as well, as who was first, and as what was in
+// the way.
+// Sweeps, takeovers and counts are reported, too.
 func TestObserverSeesWork(t *testing.T) {
 	t.Parallel()
 	b := newSeen(t, 1000, 0)
@@ -225,7 +225,7 @@ func TestObserverSeesWork(t *testing.T) {
 }
 
 // A caller who has waited for another process takes its transfer over.
-// That call's verb, and its context, are told.
+// That call's verb, and its context, are reported.
 func TestObserverSeesTheCallersTakeover(t *testing.T) {
 	t.Parallel()
 	b := newSeen(t, 1000, 0)
@@ -309,7 +309,7 @@ func TestObserverSeesWhoWasFirst(t *testing.T) {
 	b.end()
 }
 
-// Commands are told with what they carry.
+// Commands are reported with what they carry.
 // Callers who come together share them, and each operation is in one command.
 func TestObserverSeesCommands(t *testing.T) {
 	t.Parallel()

@@ -46,8 +46,8 @@ func TestHealthyWithoutRun(t *testing.T) {
 // A Run that hangs, or fails again and again, makes the process unhealthy, although the
 // server answers.
 // Once it works again, so is the process.
-// The reason is told, by the log as well, even if nothing else fails than the question
-// for what there is to do.
+// The reason is reported, by the log as well, even if nothing else fails than the
+// question for what there is to do.
 func TestHealthyWhileRunWorks(t *testing.T) {
 	t.Parallel()
 	set := startSet(t)

@@ -33,7 +33,7 @@ func (k talker) about(id string, from slog.Level) (lines []string) {
 	return lines
 }
 
-// requireSmooth requires what is told of a transfer that nothing has disturbed.
+// requireSmooth requires what is shown of a transfer that nothing has disturbed.
 func (k talker) requireSmooth(id string) {
 	k.T.Helper()
 	told := k.about(id, slog.LevelDebug)

@@ -355,7 +355,7 @@ func TestFloorIsRaisedAmongRacingDebits(t *testing.T) {
 	b.CheckBooks(bank.Balances(money, 0))
 }
 
-// Whatever becomes of one message, a change is made, and told truly.
+// Whatever becomes of one message, a change is made, and reported truly.
 func TestUpdateAccountOverABadWire(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)

@@ -31,7 +31,7 @@ func dyingReversal(b *bank.Bank, step bank.Step, reversal transfer.Reversal) {
 }
 
 // A transfer is reversed in parts, each once, and never by more than it has moved.
-// What is left is told, and the ID of what comes too late stays free.
+// What is left is reported, and the ID of what comes too late stays free.
 func TestReversePart(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)

@@ -69,8 +69,9 @@ func (p *planner) inspect(a account) {
 	}
 }
 
-// audit tells what an audit will find wrong with an account once it is converted. That it
-// is overdrawn is no problem of the conversion: the audit that follows it tells that.
+// audit returns what an audit will find wrong with an account once it is converted. That
+// it is overdrawn is no problem of the conversion: the audit that follows it reports
+// that.
 func (p *planner) audit(a account, raw bson.Raw) {
 	id, _ := textOf(a.id)
 	ids := document.StringIDs

@@ -123,7 +123,7 @@ func (b *Books) Plan(ctx context.Context, cancel bool) (Plan, error) {
 }
 
 // inspectPlaces looks whether there is anything. A mistyped name has nothing to convert,
-// and would be told to be converted.
+// and would be reported as converted.
 func (p *planner) inspectPlaces(ctx context.Context) error {
 	for _, place := range []struct {
 		c    *mongo.Collection
