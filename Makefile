@@ -21,6 +21,7 @@ SEED ?= 1
 BACKLOG ?= 20000
 STORED ?= 1000000
 FUZZTIME ?= 600x
+FUZZED ?= .
 DRIVER ?= latest
 GOALS ?=
 PLAYED := internal/simulate/testdata/played
@@ -31,11 +32,11 @@ ROUNDS ?= 0
 BEFORE ?= HEAD~1
 
 # Packages that compare rates, and bound the heap in use: they have the usual GOGC. They
-# come last, beside two that wait more than they compute.
+# come last, beside one that waits more than it computes and takes as long.
 RATES := /internal/overload
-BESIDE := /internal/(systemtest/rights|mongostore)$$
+BESIDE := /internal/mongostore$$
 # Packages that take longest. They come first, so that the others run beside them.
-FIRST := /internal/(chaos|simulate|systemtest/faults|systemtest/servers)$$
+FIRST := /internal/(chaos|simulate|systemtest/(faults|rights|servers))$$
 # The race detector, where there is a C compiler for it: make test RACE= does without.
 RACE ?= $(shell test "$$(go env CGO_ENABLED)" = 1 && echo -race)
 # Packages that it shows nothing new: they have one goroutine, start other processes, or
@@ -53,10 +54,10 @@ LONG := EveryMessage|Failovers|TwoServers|Away|Silence|LostAnswer|UnderLoad|Unde
 LONG := $(LONG)|Dead|Repair|GivenUp|Fuzz|Example|HarmfulCollectionsAreRefused/clustered
 
 # How tests are run: flags, packages. AGAIN=1 runs each test that has failed once more, by
-# itself, if they are few, and reports both.
+# itself, if they are few, and reports both. Vet is one of the linters.
 AGAIN ?=
 play = $(if $(AGAIN),go run $(TESTSUM) --format standard-quiet --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-abort-on-data-race \
-	--packages="$(2)" -- -timeout 30m $(1),go test -timeout 30m $(1) $(2))
+	--packages="$(2)" -- -timeout 30m -vet=off $(1),go test -timeout 30m -vet=off $(1) $(2))
 
 .PHONY: help test browser versions race demo stories bench claims baseline bench-quick simulate search teeth played \
 	chaos soak-service soak share insight overload fuzz driver lint vulncheck
@@ -87,7 +88,7 @@ versions: ## a share of the tests on other versions of MongoDB: VERSIONS="7.0 8.
 	@set -e; for version in $(VERSIONS); do \
 		MONGODB_VERSION=$$version $(SERVER) sh -ec ' \
 			go test -count=1 -timeout 30m -run VersionAskedFor ./internal/mongotest; \
-			$(call play,-count=1 -short -vet=off -p 4 -skip "$(LONG)",$$(go list ./... | grep -vE "$(EQUAL)|$(WITHOUT)"))'; \
+			$(call play,-count=1 -short -p 4 -skip "$(LONG)",$$(go list ./... | grep -vE "$(EQUAL)|$(WITHOUT)"))'; \
 	done
 
 race: ## the tests in which goroutines meet, under the race detector; needs a C compiler
@@ -154,8 +155,8 @@ overload: ## more than there is room for: ONLY=1,8 plays two of the scenarios; s
 	go run ./internal/overload/cmd -only $(ONLY)
 
 # One program for each package. The inputs that it finds stay in .cache, and are tried first.
-fuzz: ## each fuzz target: as many inputs, or for as long, as FUZZTIME says
-	@$(SERVER) sh -ec 'for package in $$(grep -rl --include=*_test.go "^func Fuzz" . | xargs -n1 dirname | sort -u); do \
+fuzz: ## each fuzz target: as many inputs, or for as long, as FUZZTIME says; FUZZED=money picks packages
+	@$(SERVER) sh -ec 'for package in $$(grep -rl --include=*_test.go "^func Fuzz" . | xargs -n1 dirname | grep -E "$(FUZZED)" | sort -u); do \
 		go test -c -fuzz . -o $(CACHE)/fuzz/test $$package; \
 		cd $$package; \
 		for target in $$($(CACHE)/fuzz/test -test.list ^Fuzz 2>/dev/null); do \
