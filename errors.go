@@ -29,7 +29,8 @@ var (
 	ErrUnsupportedDeployment = collections.ErrUnsupported
 	// ErrUnauthorized means that the server refuses the client's user: the right for an
 	// action is missing, or the password is wrong.
-	// Where a transfer is stored by then, the error wraps ErrInDoubt as well.
+	// Where a transfer is stored by then, the error wraps ErrInDoubt as well, or
+	// ErrUnsettled if it is committed.
 	// See [UnauthorizedError].
 	ErrUnauthorized = errors.New("unauthorized")
 	// ErrClosed means that the Coordinator was closed.
@@ -109,9 +110,10 @@ var (
 // runbook.
 // If it is opened anew instead, the transfer ends without paying there.
 //
-// Where Stuck is nil nothing is in the way: the caller's context has ended, or the
-// Coordinator was closed, after the commit and before everything was in place.
-// The error wraps that cause, and the rest follows.
+// Where Stuck is nil the caller's context has ended, or the Coordinator was closed, after
+// the commit and before everything was in place, or the right to update the transfers is
+// missing.
+// The error wraps that cause, and the rest follows, once the right is granted.
 // Until the commit is recorded others may see the transfer in StatePreparing, and
 // statements may lack it: for some milliseconds, or until recovery steps in where the
 // process has ended or was closed meanwhile.

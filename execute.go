@@ -67,7 +67,7 @@ func (c *Coordinator) execute(ctx context.Context, t document.Transfer, how term
 		return answerWith(Record{}, aboutTransfer(t.ID, err))
 	}
 	attempt.HoldFor, attempt.Post = how.holdFor, how.post
-	if c.barred(ctx, t) {
+	if c.givenUp(ctx, t) {
 		attempt.Threshold = 0
 	}
 	result, err := c.engine.Execute(ctx, attempt, how.start, c.settings.returnAt.progress())

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/engine"
+	"github.com/mongotransfer/transfer/internal/liveness"
 	"github.com/mongotransfer/transfer/internal/lookout"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
@@ -373,25 +374,28 @@ func (c *Coordinator) turn(ctx context.Context, stored document.Transfer, found 
 	return stored, protocol.Start{Claim: protocol.TakeUnheld, Hold: true}, c.stalled(ctx, stored)
 }
 
-// barredRest is how long a transfer that was stopped for want of a right is left alone.
-const barredRest = time.Second
+// givenUpRest is how long a transfer that was given up is left alone.
+const givenUpRest = time.Second
 
 // stalled reports whether a transfer that others have begun has to be taken over.
 func (c *Coordinator) stalled(ctx context.Context, stored document.Transfer) bool {
-	return c.queries.LooksStalled(ctx, stored, c.settings.stallThreshold) || c.barred(ctx, stored)
+	return c.queries.LooksStalled(ctx, stored, c.settings.stallThreshold) || c.givenUp(ctx, stored)
 }
 
-// barred reports whether a transfer was stopped for lack of a right, and no execution is
-// working on it now.
-// A caller that asks for it again takes it over at once: either the right was granted, or
-// the caller learns that it is still missing.
+// givenUp reports whether a transfer was stopped for lack of a right, or by this process
+// for any reason that it could not store, and no execution is working on it now.
+// A caller that asks for it again takes it over at once: either the reason is gone, or the
+// caller learns that it is still there.
 // Without a rest several such callers would take it from each other.
-func (c *Coordinator) barred(ctx context.Context, stored document.Transfer) bool {
-	if stored.Stuck == nil || stored.Stuck.Code != document.UnauthorizedCode {
+func (c *Coordinator) givenUp(ctx context.Context, stored document.Transfer) bool {
+	switch n, _ := c.engine.Executions(stored.ID); {
+	case stored.Stuck != nil && stored.Stuck.Code == document.UnauthorizedCode:
+	case stored.Stuck == nil && liveness.ProcessOf(stored.Owner) == c.pulse.Process() && n == 0:
+	default:
 		return false
 	}
 	stored.Stuck, stored.Attempts = nil, 0
-	return c.queries.LooksStalled(ctx, stored, barredRest)
+	return c.queries.LooksStalled(ctx, stored, givenUpRest)
 }
 
 // reasonOf returns what is stored with a transfer that is rolled back without a request.

@@ -142,6 +142,9 @@ func (c *Coordinator) factsOf(ctx context.Context, id string) (insight.Facts, er
 	if err != nil {
 		return insight.Facts{}, err
 	}
+	if err := legible(t); err != nil {
+		return insight.Facts{}, aboutTransfer(id, err)
+	}
 	facts := insight.Facts{Threshold: c.settings.stallThreshold}
 	for range maxLooks {
 		facts.Participants = c.insight.Look(ctx, &t)

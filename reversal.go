@@ -62,7 +62,7 @@ type Reversal struct {
 //     record is its own.
 //   - ErrNotReversible: the original is not in StateSuccess, or has moved no money.
 //     The record is the original's.
-//     Reverse waits for one in StateCommitted, unless that is stuck, for 5 s at most, and
+//     Reverse waits for one in StateCommitted, unless that is stuck, until ctx ends, and
 //     for one in StatePreparing, which another process may have answered ([AtCommit]),
 //     for a second.
 //   - ErrTransferNotFound: there is no transfer to reverse.
@@ -171,8 +171,14 @@ func (c *Coordinator) reverseOutOfTurn(ctx context.Context, r Reversal) answer {
 // reverse reverses an original as it was just read.
 // It is not done while another reversal has reserved the original.
 func (c *Coordinator) reverse(ctx context.Context, r Reversal, original document.Transfer) answer {
+	if err := legible(original); err != nil {
+		return answerWith(Record{}, c.early(r.ID, aboutTransfer(r.Of, err)))
+	}
 	if original.State != protocol.Success {
 		err := fmt.Errorf("%w: it is in state %s", ErrNotReversible, original.State)
+		if original.State == protocol.Committed {
+			err = fmt.Errorf("%w, and stuck: repair what its record names, and reverse it then", err)
+		}
 		return answerWith(recordOf(original), aboutTransfer(r.Of, err))
 	}
 	// Legs that were changed since would be moved back as they are now.
@@ -267,15 +273,14 @@ func (c *Coordinator) planReversal(
 }
 
 // settled reads the original of a reversal.
-// It waits for one that is committed: that one succeeds in a moment, unless it is stuck.
+// It waits for one that is committed, and takes it over once it has stalled: that one
+// succeeds, unless it is stuck.
 func (c *Coordinator) settled(ctx context.Context, id string) (original document.Transfer, err error) {
-	waiting, cancel := context.WithTimeout(ctx, successPatience)
-	defer cancel()
 	brief, cancelBrief := context.WithTimeout(ctx, commitPatience)
 	defer cancelBrief()
 	defer c.engine.HurryUp(id)()
 	for n := 1; ; n++ {
-		until := waiting
+		until := ctx
 		answered := c.engine.Answered(id) // it may end while it is read
 		original, err = c.original(ctx, id)
 		switch {
@@ -294,7 +299,7 @@ func (c *Coordinator) settled(ctx context.Context, id string) (original document
 		case original.State.Final():
 			return original, nil
 		case pausePoll(until, n):
-		case ctx.Err() != nil:
+		case c.stopped(ctx) != nil:
 			return original, aboutTransfer(id, c.stopped(ctx))
 		default:
 			return original, nil
@@ -305,10 +310,6 @@ func (c *Coordinator) settled(ctx context.Context, id string) (original document
 // commitPatience is how long a reversal waits for an original that is not stored as
 // committed. Its caller may have been answered that it is, by another process.
 const commitPatience = time.Second
-
-// successPatience is how long a reversal waits for an original that is committed. That is
-// long for one that anybody works on, and it takes over one that has stalled.
-const successPatience = 5 * time.Second
 
 // original reads the original of a reversal once.
 func (c *Coordinator) original(ctx context.Context, id string) (document.Transfer, error) {

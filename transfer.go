@@ -386,6 +386,9 @@ func (c *Coordinator) await(ctx context.Context, id string) (Record, error) {
 				return Record{}, aboutTransfer(id, cause)
 			}
 		case cause == nil:
+			if err := legible(seen.Transfer); err != nil {
+				return Record{}, aboutTransfer(id, err)
+			}
 			if last = recordOf(seen.Transfer); last.State.Final() {
 				return asFinal(last)
 			}

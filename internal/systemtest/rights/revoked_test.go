@@ -344,6 +344,34 @@ func (v *guarded) askedAgain() {
 	v.finish()
 }
 
+// The same is true where the missing right is the one to update the transfers, by which
+// the reason would be stored: this process knows that it has given the transfer up.
+// The first call is answered as committed, since that was certain before.
+func (v *guarded) askedAgainWithoutRecord() {
+	t := v.t
+	full := readRole(t, "service")
+	user, db := v.user(full.lose(right{"update", "transfers"}))
+	c := v.over(db)
+	rec, err := c.Transfer(t.Context(), oneUnit("unrecorded"))
+	require.ErrorIs(t, err, transfer.ErrUnauthorized)
+	require.ErrorIs(t, err, transfer.ErrUnsettled)
+	require.Equal(t, transfer.StateCommitted, rec.State)
+	for range 2 {
+		begun := time.Now()
+		_, err = c.Transfer(t.Context(), oneUnit("unrecorded"))
+		require.ErrorIs(t, err, transfer.ErrUnauthorized)
+		require.ErrorIs(t, err, transfer.ErrInDoubt)
+		require.Less(t, time.Since(begun), promptly)
+	}
+	v.audit()
+	v.grant(user, full)
+	begun := time.Now()
+	_, err = c.Transfer(t.Context(), oneUnit("unrecorded"))
+	require.NoError(t, err)
+	require.Less(t, time.Since(begun), promptly)
+	v.finish()
+}
+
 // stuckFor requires that a list of stuck transfers has one, for lack of a right.
 func (v *guarded) stuckFor(id string) error {
 	for rec, err := range v.all.List(v.t.Context(), transfer.Query{Stuck: true}) {

@@ -393,6 +393,7 @@ func TestRights(t *testing.T) {
 		{"a wrong password", (*guarded).wrongPassword},
 		{"a right that is revoked in the middle", (*guarded).revokedAnywhere},
 		{"asked again", (*guarded).askedAgain},
+		{"asked again where the reason can't be stored", (*guarded).askedAgainWithoutRecord},
 		{"a worker goes on once a right is back", (*guarded).workerGoesOn},
 		{"an auditor writes nothing", (*guarded).auditorOnlyReads},
 		{"an auditor reads what was just answered", (*guarded).auditorReadsAtOnce},

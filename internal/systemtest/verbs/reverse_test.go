@@ -124,13 +124,20 @@ func TestNotReversible(t *testing.T) {
 }
 
 // A reversal goes on with an original that is committed and has stalled.
-// It does not wait for one that is stuck.
+// It waits for one that has not, as long as its context lets it, and does not wait for one
+// that is stuck.
 func TestReversalOfWhatHasStalled(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0, 0)
 	b.StallAt("stalled", bank.Settles, bank.Lost, 10)
+	long, cancel := context.WithTimeout(t.Context(), 6*time.Second)
+	defer cancel()
+	_, err := b.Reverse(long, part("r", "stalled", 4))
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.NotErrorIs(t, err, transfer.ErrNotReversible)
+	require.Equal(t, transfer.NothingStored, transfer.OutcomeOf(err))
 	c := b.NewCoordinator(b.DB, transfer.WithStallThreshold(0))
-	_, err := c.Reverse(t.Context(), part("r", "stalled", 4))
+	_, err = c.Reverse(t.Context(), part("r", "stalled", 4))
 	require.NoError(t, err)
 
 	b.StallRequest(bank.Move("stuck", "a", "c", 10), bank.Settles, bank.Lost)
@@ -140,6 +147,7 @@ func TestReversalOfWhatHasStalled(t *testing.T) {
 	require.NoError(t, err)
 	rec, err := b.Reverse(t.Context(), part("r2", "stuck", 4))
 	require.ErrorIs(t, err, transfer.ErrNotReversible)
+	require.ErrorContains(t, err, "stuck: repair what its record names")
 	require.NotNil(t, rec.Stuck)
 	for _, a := range account {
 		if a["_id"] == "c" {
