@@ -124,8 +124,8 @@ func TestNotReversible(t *testing.T) {
 }
 
 // A reversal goes on with an original that is committed and has stalled.
-// It waits for one that has not, as long as its context lets it, and does not wait for one
-// that is stuck.
+// It waits for one that has not, as long as its context lets it, and does not wait for
+// one that is stuck.
 func TestReversalOfWhatHasStalled(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0, 0)
