@@ -384,8 +384,8 @@ func (c *Coordinator) stalled(ctx context.Context, stored document.Transfer) boo
 
 // givenUp reports whether a transfer was stopped for lack of a right, or by this process
 // for any reason that it could not store, and no execution is working on it now.
-// A caller that asks for it again takes it over at once: either the reason is gone, or the
-// caller learns that it is still there.
+// A caller that asks for it again takes it over at once: either the reason is gone, or
+// the caller learns that it is still there.
 // Without a rest several such callers would take it from each other.
 func (c *Coordinator) givenUp(ctx context.Context, stored document.Transfer) bool {
 	switch n, _ := c.engine.Executions(stored.ID); {
