@@ -43,12 +43,20 @@ func notYet(err error) answer { return answer{err: err} }
 // A caller that finds others of this process working on the transfer follows them: a
 // second execution would only find the ID taken.
 func (c *Coordinator) complete(ctx context.Context, planned document.Transfer, holdFor time.Duration) (Record, error) {
+	served, err := c.engine.Join(ctx, planned)
+	if err != nil {
+		return Record{}, c.early(planned.ID, aboutTransfer(planned.ID, err))
+	}
 	f := c.newFollower(planned, holdFor)
 	defer f.leave()
 	if f.turnIsFree() {
-		if a := c.execute(ctx, planned, terms{start: first(planned), holdFor: holdFor}); a.done {
+		a := c.execute(ctx, planned, terms{start: first(planned), holdFor: holdFor})
+		served()
+		if a.done {
 			return a.rec, a.err
 		}
+	} else {
+		served()
 	}
 	return f.follow(ctx)
 }
@@ -62,6 +70,11 @@ func first(t document.Transfer) protocol.Start {
 // Its answer is not done where the execution did not get the transfer, or lost it to
 // another one.
 func (c *Coordinator) execute(ctx context.Context, t document.Transfer, how terms) answer {
+	if how.start.Claim != protocol.Insert { // one that is not stored has just got its digest
+		if err := sound(t); err != nil {
+			return answerWith(Record{}, aboutTransfer(t.ID, err))
+		}
+	}
 	attempt, err := c.newAttempt(ctx, t, how.reason)
 	if err != nil {
 		return answerWith(Record{}, aboutTransfer(t.ID, err))
@@ -171,9 +184,6 @@ var errAway = errors.New("a server can't be reached")
 // Legs that were lost or changed since would make or lose money, and a digest of a later
 // version may stand for what this one doesn't know.
 func (c *Coordinator) newAttempt(ctx context.Context, t document.Transfer, reason string) (*mongostore.Attempt, error) {
-	if err := sound(t); err != nil {
-		return nil, err
-	}
 	attempt, err := c.store.NewAttempt(t, c.newOwner())
 	if err != nil {
 		return nil, err

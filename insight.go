@@ -107,7 +107,8 @@ type Stats struct {
 // server is away, or a right is missing, has an empty State.
 // The rest is explained all the same.
 //
-//   - nil: the explanation.
+//   - nil: the explanation, also of a document that can't be a transfer: its Advice says
+//     so.
 //   - ErrTransferNotFound, ErrInvalidRequest and all others: as [Coordinator.Get].
 func (c *Coordinator) Explain(ctx context.Context, id string) (Explanation, error) {
 	if err := document.CheckID(id); err != nil {
@@ -141,9 +142,6 @@ func (c *Coordinator) factsOf(ctx context.Context, id string) (insight.Facts, er
 	t, err := c.stored(ctx, id)
 	if err != nil {
 		return insight.Facts{}, err
-	}
-	if err := legible(t); err != nil {
-		return insight.Facts{}, aboutTransfer(id, err)
 	}
 	facts := insight.Facts{Threshold: c.settings.stallThreshold}
 	for range maxLooks {

@@ -292,7 +292,7 @@ func (c *Coordinator) settled(ctx context.Context, id string) (original document
 			return original, nil
 		case original.State == protocol.Committed:
 			if err := c.resumeStalled(ctx, original); err != nil {
-				return original, err
+				return original, aboutTransfer(id, fmt.Errorf("it must succeed before it is reversed: %w", err))
 			}
 		}
 		switch {

@@ -42,6 +42,16 @@ func (t *Transfer) Participants() iter.Seq[Participant] {
 	}
 }
 
+// Touches reports whether one of the participants is registered at such an address.
+func (t *Transfer) Touches(isSuch func(Address) bool) bool {
+	for part := range t.Participants() {
+		if address, registered := part.Address(); registered && isSuch(address) {
+			return true
+		}
+	}
+	return false
+}
+
 // MaxParticipants returns the most participants that a transfer can have.
 func (t *Transfer) MaxParticipants() int { return len(t.Legs) + len(t.Effects) + 1 }
 

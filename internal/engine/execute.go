@@ -63,7 +63,7 @@ func (e *Engine) Execute(
 	if trail := e.trailOf(ctx); trail != nil {
 		trail.Enter(stages.Wait, e.now())
 	}
-	w := e.gate.waitlistFor(e.store.ClustersOf(attempt))
+	w := e.gate.waitlistFor(e.store.ClustersOf(attempt.Transfer))
 	if err := e.gate.acquire(ctx, e.closing, w); err != nil {
 		return Result{}, err
 	}

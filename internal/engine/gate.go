@@ -35,6 +35,7 @@ type waitlist struct {
 	waiting   list.List // of chan struct{}, each closed when its execution is admitted
 	overtaken int       // how often it was overtaken on one of its clusters
 	pace      pace      // of its executions; guarded by the engine's lock
+	crowd     crowd     // who want some of these
 }
 
 func newGate(size int, multiCluster bool) *gate {

@@ -12,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer/internal/collections"
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/retention"
 )
@@ -30,7 +31,7 @@ func clustersOf(t *testing.T, n int) [][]collections.Cluster {
 		require.NoError(t, err)
 		store, err := mongostore.New(catalog, retention.New(catalog, 0), mongostore.Limits{})
 		require.NoError(t, err)
-		all[i] = store.ClustersOf(&mongostore.Attempt{})
+		all[i] = store.ClustersOf(document.Transfer{})
 	}
 	return all
 }

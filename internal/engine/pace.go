@@ -38,12 +38,13 @@ func (p *pace) record(d time.Duration, inProgress int) {
 	p.add(d / time.Duration(max(inProgress, fewInProgress)))
 }
 
-// expected returns how long the next execution takes at most, unless something is wrong.
+// expected returns how long the next of n executions takes at most, unless something is
+// wrong.
 // Executions come in waves as large as commands are.
 // Those of one wave take equally long, so the deviation is small, and at least half of
 // the mean is added.
-func (p *pace) expected() time.Duration {
-	return time.Duration(p.inProgress) * (p.mean + max(4*p.deviation, p.mean/2))
+func (p *pace) expected(n int) time.Duration {
+	return time.Duration(n) * (p.mean + max(4*p.deviation, p.mean/2))
 }
 
 // claimTooLate reports whether a claim would not end before its caller leaves, because of
@@ -62,7 +63,7 @@ func (e *Engine) claimTooLate(t *task) bool {
 		return false
 	}
 	now := e.now()
-	expected := pace.expected()
+	expected := pace.expected(pace.inProgress)
 	if j.claimWasLate {
 		expected *= 2
 	}
@@ -95,6 +96,7 @@ func (e *Engine) recordPace(j *job) {
 	p := &j.waitlist.pace
 	p.inProgress--
 	p.record(e.now().Sub(j.claimSentAt), j.inProgressThen)
+	j.waitlist.crowd.each.Store(int64(p.expected(1)))
 }
 
 // returnClaim answers a claim that may not be sent.

@@ -14,22 +14,22 @@ import (
 // Executions that hang without slowing others down don't count.
 func TestPace(t *testing.T) {
 	p := pace{inProgress: 1000}
-	require.Zero(t, p.expected(), "nothing is known")
+	require.Zero(t, p.expected(p.inProgress), "nothing is known")
 	near := float64(10 * time.Millisecond)
 	for range 100 {
 		p.record(8*time.Second, 1000)
 	}
-	require.InDelta(t, 12*time.Second, p.expected(), near, "half as much on top")
+	require.InDelta(t, 12*time.Second, p.expected(p.inProgress), near, "half as much on top")
 	p.inProgress = 100
-	require.InDelta(t, 1200*time.Millisecond, p.expected(), near)
+	require.InDelta(t, 1200*time.Millisecond, p.expected(p.inProgress), near)
 	for range 100 {
 		p.record(20*time.Millisecond, 1000)
 	}
 	p.inProgress = 1000
-	require.InDelta(t, 30*time.Millisecond, p.expected(), near, "the others hang")
+	require.InDelta(t, 30*time.Millisecond, p.expected(p.inProgress), near, "the others hang")
 	alone := pace{inProgress: fewInProgress}
 	alone.record(20*time.Millisecond, 0)
-	require.InDelta(t, 60*time.Millisecond, alone.expected(), near, "what is true of one alone is not true of each of many")
+	require.InDelta(t, 60*time.Millisecond, alone.expected(fewInProgress), near, "what is true of one alone is not true of each of many")
 }
 
 // pretendBusy makes an engine believe that some executions are in progress, and that they

@@ -1,9 +1,8 @@
 package mongostore
 
 import (
-	"slices"
-
 	"github.com/mongotransfer/transfer/internal/collections"
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
@@ -76,13 +75,13 @@ func (s *Store) ClusterOf(lane Lane) collections.Cluster {
 // ClusterCount returns how many clusters are registered.
 func (s *Store) ClusterCount() int { return len(s.catalog.Clusters) }
 
-// ClustersOf returns the clusters that an attempt's participants are in, always in the
-// same order. Every attempt needs the transfers' cluster: it is named only where there is
+// ClustersOf returns the clusters that a transfer's participants are in, always in the
+// same order. Every transfer needs the transfers' cluster: it is named only where there is
 // no other.
-func (s *Store) ClustersOf(a *Attempt) []collections.Cluster {
+func (s *Store) ClustersOf(t document.Transfer) []collections.Cluster {
 	var touched []collections.Cluster
 	for _, cluster := range s.catalog.Clusters[1:] {
-		if slices.ContainsFunc(a.participants, func(p participant) bool { return p.subject.Collection.Cluster() == cluster }) {
+		if t.Touches(func(a document.Address) bool { return s.catalog.At(a).Cluster() == cluster }) {
 			touched = append(touched, cluster)
 		}
 	}

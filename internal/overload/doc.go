@@ -15,7 +15,7 @@
 //   - run.go, config.go, report.go: the list of scenarios, their size, and what is
 //     printed.
 //   - congestion.go, outage.go, waiters.go, hanging.go, slow.go, recover.go, locked.go,
-//     neighbours.go: one scenario each.
+//     neighbours.go, arrivals.go: one scenario each.
 //   - soak.go: a mixed load for as long as is asked for.
 //   - scene.go, bank.go, cluster.go: what a scenario plays on: accounts, coordinators,
 //     and the clusters as the coordinators see them.

@@ -87,3 +87,7 @@ func TestLockedAccount(t *testing.T) { requireHolds(t, 8) }
 
 // Transfers of a thousand legs leave room for small ones.
 func TestBigNeighbour(t *testing.T) { requireHolds(t, 9) }
+
+// Calls that arrive faster than they are served, with little time each, leave the rate as
+// it is: those that would come too late are refused in good time.
+func TestArrivals(t *testing.T) { requireHolds(t, 10) }

@@ -43,6 +43,7 @@ func scenarios() []scenario {
 		{7, "recovery while four clusters are silent", playRecover},
 		{8, "an account is locked", playLocked},
 		{9, "a big neighbour", playNeighbours},
+		{10, "more calls arrive than are served", playArrivals},
 	}
 }
 

@@ -251,9 +251,9 @@ func (v *guarded) revokedAt(what verb, n int, at transfer.ReturnAt) bool {
 }
 
 // isOfOriginal reports whether an error says that a transfer can't be reversed, as it is
-// committed and stuck: its caller was answered before that.
+// committed and stuck, or must succeed first: its caller was answered before that.
 func (v *guarded) isOfOriginal(id string, err error) bool {
-	if !errors.Is(err, transfer.ErrNotReversible) {
+	if !errors.Is(err, transfer.ErrNotReversible) && !strings.Contains(fmt.Sprint(err), "it must succeed before it is reversed") {
 		return false
 	}
 	rec, missing := v.all.Get(v.t.Context(), id)

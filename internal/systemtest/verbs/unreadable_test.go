@@ -26,7 +26,6 @@ func TestTransfersThatCannotBeRead(t *testing.T) {
 		for name, verb := range map[string]func(ctx context.Context) error{
 			"get":     func(ctx context.Context) error { _, err := b.Get(ctx, id); return err },
 			"wait":    func(ctx context.Context) error { _, err := b.Wait(ctx, id); return err },
-			"explain": func(ctx context.Context) error { _, err := b.Explain(ctx, id); return err },
 			"cancel":  func(ctx context.Context) error { _, err := b.Cancel(ctx, id, ""); return err },
 			"post":    func(ctx context.Context) error { _, err := b.Post(ctx, id); return err },
 			"void":    func(ctx context.Context) error { _, err := b.Void(ctx, id); return err },

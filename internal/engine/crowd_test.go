@@ -1,0 +1,92 @@
+package engine
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A caller of something new that would not be served in time is refused, and is not counted
+// among those who are before others.
+func TestTurnsThatWouldNotCome(t *testing.T) {
+	for name, row := range map[string]struct {
+		before  int64
+		each    time.Duration
+		left    time.Duration
+		refused bool
+	}{
+		"many":                 {fewInProgress, time.Minute, 20 * time.Millisecond, true},
+		"few":                  {fewInProgress - 1, time.Minute, 20 * time.Millisecond, false},
+		"quick":                {fewInProgress, time.Millisecond, time.Hour, false},
+		"quick, and very many": {100_000, time.Millisecond, 20 * time.Millisecond, true},
+		"time without end":     {fewInProgress, time.Minute, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := idle(t)
+			e.now = time.Now
+			c := crowded(row.before, row.each)
+			ctx := t.Context()
+			if row.left > 0 {
+				limited, cancel := context.WithTimeout(ctx, row.left)
+				defer cancel()
+				ctx = limited
+			}
+			err := e.join(ctx, c)
+			if row.refused {
+				require.ErrorIs(t, err, ErrNothingSent)
+				require.Equal(t, row.before, c.served.Load())
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, row.before+1, c.served.Load())
+			c.leave()
+			require.Equal(t, row.before, c.served.Load())
+		})
+	}
+}
+
+func crowded(served int64, each time.Duration) *crowd {
+	c := &crowd{}
+	c.served.Store(served)
+	c.each.Store(int64(each))
+	return c
+}
+
+// A refusal says why, and comes before the context ends.
+// A caller has a turn after all once enough others have left.
+func TestTurnsThatComeAfterAll(t *testing.T) {
+	e := idle(t)
+	e.now = time.Now
+	c := crowded(fewInProgress, time.Hour)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	err := e.join(ctx, c)
+	require.ErrorIs(t, err, ErrNothingSent)
+	require.ErrorIs(t, err, context.DeadlineExceeded, "it would end before the turn")
+	require.ErrorContains(t, err, "too much is under way")
+	require.NoError(t, ctx.Err())
+	joined := make(chan error, 1)
+	long, cancelLong := context.WithTimeout(t.Context(), eventually)
+	defer cancelLong()
+	go func() { joined <- e.join(long, c) }()
+	c.leave()
+	require.NoError(t, <-joined)
+}
+
+// Whoever waits when the engine is closed, or whose context ends, learns that.
+func TestTurnsThatAreNotAwaited(t *testing.T) {
+	e := idle(t)
+	e.now = time.Now
+	c := crowded(fewInProgress, time.Hour)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	joined := make(chan error, 1)
+	go func() { joined <- e.join(ctx, c) }()
+	close(e.closing)
+	require.ErrorIs(t, <-joined, ErrClosed)
+	cancel()
+	require.ErrorIs(t, e.join(ctx, c), context.Canceled)
+	require.Equal(t, int64(fewInProgress), c.served.Load())
+}
