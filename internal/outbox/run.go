@@ -83,6 +83,7 @@ func (r *run) deliverLeft(b batch) {
 	items, err := r.read(ctx, b)
 	if err != nil {
 		r.trouble(ctx, "events to be delivered can't be read: they are tried again", slog.Any(words.KeyCause, err))
+		r.marks.giveBack(b)
 	}
 	r.dispatch(items, len(b.ids))
 }
@@ -175,7 +176,8 @@ func (r *run) search(ctx context.Context, beyond int) (found, error) {
 
 // claim takes the events of a batch in hand that are due, and returns those that it has
 // got, and those that it has given up. It looks for them even where the answer was lost:
-// nobody else takes what it has got before the lease has run out.
+// nobody else takes what it has got before the lease has run out. What it can't read it
+// gives back, as no handler has it: that was no attempt.
 func (r *run) claim(b batch) (items, lost []item, err error) {
 	ctx, cancel := context.WithTimeout(r.storing, startLimit)
 	defer cancel()
@@ -190,7 +192,9 @@ func (r *run) claim(b batch) (items, lost []item, err error) {
 			takes = takeEach(b, r.MaxAttempts)
 			done = wire.UpdateAll(ctx, transfers, takes)
 		}
-		items, err = r.read(ctx, b)
+		if items, err = r.read(ctx, b); err != nil {
+			r.marks.giveBack(b)
+		}
 		for i, verdict := range done.Verdicts {
 			switch {
 			case isStatementError(verdict.Err):
