@@ -182,7 +182,7 @@ func TestRetentionWaits(t *testing.T) {
 }
 
 // The event of a hold waits, and its kind is switched off before the hold is over. It
-// still keeps the transfer from being purged, until a worker of the new kinds delivers it.
+// still keeps the transfer from being purged, until a worker delivers it.
 func TestRetentionWaitsForEarlierKinds(t *testing.T) {
 	t.Parallel()
 	keep := transfer.WithRetention(time.Hour)
