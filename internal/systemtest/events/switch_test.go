@@ -189,6 +189,7 @@ func TestRetentionWaitsForEarlierKinds(t *testing.T) {
 	b := bank.NewWith(t, []transfer.Option{silent(transfer.EventHeld, transfer.EventSucceeded), keep}, 100, 0).WithIndexes()
 	b.MustHold("hold", 10, time.Hour)
 	require.NoError(t, b.Close(t.Context()))
+	require.ErrorContains(t, b.NewCoordinator(b.DB, keep).Adopt(t.Context()), "is not delivered", "not without events")
 
 	in := newInbox()
 	b.Coordinator = b.NewCoordinator(b.DB, in.option(transfer.EventSucceeded), keep)
