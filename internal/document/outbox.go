@@ -75,9 +75,10 @@ func (e Events) Of(op protocol.Operation) EventKind {
 }
 
 // MayWait reports whether the event of a hold may still wait when an operation leaves
-// none of its own.
+// none of its own. That it was held may have been an event then, and be none now. Where
+// there are no events at all none waits: they are not switched off before that.
 func (e Events) MayWait(t *Transfer, op protocol.Operation) bool {
-	return t.Hold && e.Held && e.Of(op) == ""
+	return t.Hold && e.Any() && e.Of(op) == ""
 }
 
 // Undelivered is an event that is in the outbox of its transfer: it was not delivered

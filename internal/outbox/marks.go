@@ -37,7 +37,7 @@ const (
 // mark is what became of one event.
 type mark struct {
 	id      string
-	kind    document.EventKind
+	kind    document.EventKind // "": whatever is in hand of the transfer
 	by      bson.ObjectID
 	since   time.Time
 	outcome outcome
@@ -69,6 +69,15 @@ func (m *marks) end() {
 // add has it stored what became of an event.
 func (m *marks) add(e item, how outcome) {
 	m.put(mark{id: e.Transfer.ID, kind: e.Kind, by: e.by, since: e.since, outcome: how})
+}
+
+// giveBack has it stored that nothing of a batch was begun with.
+func (m *marks) giveBack(b batch) {
+	all := make([]mark, len(b.ids))
+	for i, id := range b.ids {
+		all[i] = mark{id: id, by: b.by, since: b.since, outcome: undone}
+	}
+	m.put(all...)
 }
 
 func (m *marks) put(all ...mark) {

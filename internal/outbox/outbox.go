@@ -53,7 +53,7 @@ const (
 	crowdPause = 50 * time.Millisecond
 	// markTime is how long it takes at most times to store what became of an event.
 	markTime = 100 * time.Millisecond
-	// searchPage is how many events a search takes in hand.
+	// searchPage is how many events a search takes in hand at most.
 	searchPage = 256
 	// drainLimit is how long handlers may go on when the worker ends, and markLimit how
 	// long what became of them may take to be stored then.

@@ -26,12 +26,13 @@ type run struct {
 	loops      sync.WaitGroup
 	inHand     sync.WaitGroup
 	marks      marks
+	page       int // how many events the next search takes at most
 }
 
 // begin begins to deliver. It searches until ctx ends or end is called, and takes what
 // was left in the hand until end is called.
 func (o *Outbox) begin(ctx context.Context) *run {
-	r := &run{Outbox: o, ended: make(chan struct{})}
+	r := &run{Outbox: o, ended: make(chan struct{}), page: searchPage}
 	lasting := wire.Detached(context.WithoutCancel(ctx))
 	r.handling, r.stop = context.WithCancel(lasting)
 	r.storing, r.stopStores = context.WithCancel(lasting)
@@ -83,6 +84,7 @@ func (r *run) deliverLeft(b batch) {
 	items, err := r.read(ctx, b)
 	if err != nil {
 		r.trouble(ctx, "events to be delivered can't be read: they are tried again", slog.Any(words.KeyCause, err))
+		r.marks.giveBack(b)
 	}
 	r.dispatch(items, len(b.ids))
 }
@@ -147,7 +149,7 @@ func (r *run) search(ctx context.Context, beyond int) (found, error) {
 	if err := r.Ready(ctx); err != nil {
 		return found{}, err
 	}
-	room := r.Hand.reserve(searchPage)
+	room := r.Hand.reserve(r.page)
 	if room == 0 {
 		return found{crowded: true}, nil
 	}
@@ -166,6 +168,7 @@ func (r *run) search(ctx context.Context, beyond int) (found, error) {
 	left = 0
 	b := batch{by: bson.NewObjectID(), since: r.Now(), ids: ids}
 	items, lost, err := r.claim(b)
+	r.setPage(r.Now().Sub(b.since), err)
 	r.dispatch(items, room)
 	for _, e := range lost {
 		r.reportLost(e)
@@ -173,9 +176,22 @@ func (r *run) search(ctx context.Context, beyond int) (found, error) {
 	return found{more: len(ids) == room, passed: max(0, len(ids)-len(items)-len(lost))}, err
 }
 
+// setPage sets how many events the next search takes, by how this one has done: fewer if
+// it has failed, as the transfers may be too large to be read in time, and more again
+// while there is time to spare.
+func (r *run) setPage(took time.Duration, err error) {
+	switch {
+	case err != nil:
+		r.page = max(1, r.page/2)
+	case took < startLimit/4:
+		r.page = min(searchPage, 2*r.page)
+	}
+}
+
 // claim takes the events of a batch in hand that are due, and returns those that it has
 // got, and those that it has given up. It looks for them even where the answer was lost:
-// nobody else takes what it has got before the lease has run out.
+// nobody else takes what it has got before the lease has run out. What it can't read it
+// gives back, as no handler has it: that was no attempt.
 func (r *run) claim(b batch) (items, lost []item, err error) {
 	ctx, cancel := context.WithTimeout(r.storing, startLimit)
 	defer cancel()
@@ -190,7 +206,9 @@ func (r *run) claim(b batch) (items, lost []item, err error) {
 			takes = takeEach(b, r.MaxAttempts)
 			done = wire.UpdateAll(ctx, transfers, takes)
 		}
-		items, err = r.read(ctx, b)
+		if items, err = r.read(ctx, b); err != nil {
+			r.marks.giveBack(b)
+		}
 		for i, verdict := range done.Verdicts {
 			switch {
 			case isStatementError(verdict.Err):

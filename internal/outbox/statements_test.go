@@ -223,6 +223,37 @@ func TestLastAttemptDidNotComeBack(t *testing.T) {
 	require.EqualValues(t, 1, entries(b, "t")[0].Attempts)
 }
 
+// What was taken in hand and could not be read is put back: events of all kinds, and no
+// attempt is counted. What was given up by the same write stays so, and what others have
+// in hand.
+func TestUnreadIsPutBack(t *testing.T) {
+	t.Parallel()
+	b := storetest.New(t, withEvents)
+	past, theirs := time.Now().Add(-time.Second), bson.NewObjectID()
+	put(b, "both", bson.A{event("held", past, nil, 1), event("succeeded", past, nil, 0)}, nil)
+	put(b, "lost", bson.A{event("held", past, nil, 3), event("failed", past, nil, 2)}, nil)
+	put(b, "theirs", bson.A{event("succeeded", time.Now().Add(time.Minute), theirs, 1)}, nil)
+	by, ids := bson.NewObjectID(), []string{"both", "lost", "theirs"}
+	perform(b, transition.Take(ids, by, 3))
+	perform(b, transition.Undone(ids, "", []bson.ObjectID{by}))
+	for _, id := range ids {
+		for _, e := range entries(b, id) {
+			switch {
+			case id == "theirs":
+				require.Equal(t, theirs, e.By)
+				require.EqualValues(t, 1, e.Attempts)
+			case id == "lost" && e.Kind == "held":
+				require.True(t, e.GivenUp)
+				require.EqualValues(t, 3, e.Attempts)
+			default:
+				require.True(t, e.By.IsZero(), "%s %s", id, e.Kind)
+				require.WithinDuration(t, time.Now(), e.Due, 10*time.Second)
+				require.EqualValues(t, map[document.EventKind]int{"held": 1, "succeeded": 0, "failed": 2}[e.Kind], e.Attempts)
+			}
+		}
+	}
+}
+
 // The search for events that are due, and the list of what is undelivered, read as much
 // of an index as they find, however many transfers there are.
 func TestSearchReadsWhatIsUndelivered(t *testing.T) {

@@ -118,11 +118,19 @@ func Failed(ids []string, kind document.EventKind, leases []bson.ObjectID, most 
 	return Delivery{IDs: ids, where: byLease(leases), update: settled(each(entry))}
 }
 
-// Undone puts events back that were taken in hand and not begun with. It requires the
-// lease, as [Delivered] does.
+// Undone puts events back that were taken in hand and not begun with: those of a kind, or
+// of all kinds, if kind is "", but for what was given up. It requires the lease, as
+// [Delivered] does.
 func Undone(ids []string, kind document.EventKind, leases []bson.ObjectID) Delivery {
 	before := bson.D{{Key: "$max", Value: bson.A{0, bson.D{{Key: "$subtract", Value: bson.A{attempts(), 1}}}}}}
-	entry := either(claimedBy(kind, leases), rest(before, "$$NOW"), "$$e")
+	taken := claimedBy(kind, leases)
+	if kind == "" {
+		taken = bson.D{{Key: "$and", Value: bson.A{
+			bson.D{{Key: "$in", Value: bson.A{"$$e.by", leases}}},
+			bson.D{{Key: "$not", Value: bson.A{wasGivenUp()}}},
+		}}}
+	}
+	entry := either(taken, rest(before, "$$NOW"), "$$e")
 	return Delivery{IDs: ids, where: byLease(leases), update: settled(each(entry))}
 }
 

@@ -2,12 +2,15 @@ package events
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer"
 	"github.com/mongotransfer/transfer/internal/audit"
@@ -114,4 +117,57 @@ func TestDueAheadOfTheClock(t *testing.T) {
 	require.Equal(t, 8, in.taken()["searched:succeeded"][0].Attempt)
 	require.Equal(t, 1, in.taken()["asked:succeeded"][0].Attempt, "it begins anew")
 	b.CheckBooks(bank.Balances(100, 0))
+}
+
+// Large transfers over a slow network: as many as a search finds can't be read in time.
+// The worker takes fewer, and delivers all, at the first attempt. Once there is time to
+// spare, it takes more again.
+func TestBacklogIsReadInPortions(t *testing.T) {
+	t.Parallel()
+	const each = 30 * time.Millisecond // 5 s are enough for 166
+	ids := bank.Numbered("pay", 260)
+	b := bank.NewWith(t, []transfer.Option{silent()}, 1000, 0).WithIndexes()
+	var requests []transfer.Request
+	for _, id := range ids {
+		requests = append(requests, bank.Move(id, "a", "b", 1))
+	}
+	_, errs := b.TransferMany(t.Context(), requests)
+	for _, err := range errs {
+		require.NoError(t, err)
+	}
+	require.Len(t, b.IDs(transfer.Query{Undelivered: true}), len(ids))
+
+	var page atomic.Int64 // of the latest search
+	slow := &event.CommandMonitor{Started: func(ctx context.Context, e *event.CommandStartedEvent) {
+		if _, search := e.Command.Lookup("filter", "$or", "0", "outbox.due", "$lte").TimeOK(); search {
+			page.Store(e.Command.Lookup("limit").AsInt64())
+		}
+		_, inHand := e.Command.Lookup("filter", "outbox.by").ObjectIDOK()
+		wanted, many := e.Command.Lookup("filter", "_id", "$in").ArrayOK()
+		if !inHand || !many {
+			return
+		}
+		values, _ := wanted.Values()
+		timer := time.NewTimer(time.Duration(len(values)) * each)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}}
+	in := newInbox()
+	end := bank.InBackground(t, b.NewCoordinator(b.Through(options.Client().SetMonitor(slow)), in.option()))
+	in.await(t, eventIDs(transfer.EventSucceeded, ids...)...)
+	requireDelivered(b)
+	for _, id := range bank.Numbered("quick", 3) {
+		b.MustMove(id, 1)
+		in.await(t, eventIDs(transfer.EventSucceeded, id)...)
+	}
+	require.Eventually(t, func() bool { return page.Load() == 256 }, patience, 10*time.Millisecond)
+	end()
+	for id, all := range in.taken() {
+		require.Len(t, all, 1, id)
+		require.Equal(t, 1, all[0].Attempt, id)
+	}
+	b.CheckBooks(bank.Balances(1000, 0))
 }

@@ -1,6 +1,7 @@
 package events
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"runtime"
@@ -140,6 +141,47 @@ func TestObserved(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 1, stats.Undelivered)
 	b.CheckBooks(bank.Balances(100, 0))
+}
+
+// The read of what a worker has in hand is lost. No handler was called, so it was no
+// attempt: the only one that is allowed comes after that.
+func TestLostReadIsNoAttempt(t *testing.T) {
+	t.Parallel()
+	for name, own := range map[string]bool{"of its own transfer": true, "of another process": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := bank.NewWith(t, []transfer.Option{silent()}, 100, 0).WithIndexes()
+			lost := make(chan struct{})
+			w := &bank.Wire{Idle: true, What: bank.Lost, OnStrike: func() { close(lost) }, Is: func(message []byte) bool {
+				name, counts := bank.CommandIn(message)
+				return counts && name == "find" && bytes.Contains(message, []byte("outbox.by"))
+			}}
+			in := newInbox()
+			once := transfer.WithEvents(transfer.EventHandler{Handle: in.handle, MaxAttempts: 1})
+			c := b.NewCoordinator(b.Through(w.Client().SetRetryReads(false)), once)
+			end := bank.InBackground(t, c)
+			b.MustMove("warm", 1)
+			in.await(t, "warm:succeeded")
+			requireDelivered(b)
+			w.SetIdle(false)
+			payer := b.Coordinator
+			if own {
+				payer = c
+			}
+			_, err := payer.Transfer(t.Context(), bank.Move("pay", "a", "b", 60))
+			require.NoError(t, err)
+			bank.Within(t, lost)
+			bank.Until(t, 10*time.Millisecond, func() (bool, error) {
+				rec, err := b.Get(t.Context(), "pay")
+				return err == nil && (len(rec.Undelivered) == 0 || rec.Undelivered[0].GivenUp), err
+			})
+			end()
+			require.Len(t, in.taken()["pay:succeeded"], 1)
+			require.Equal(t, 1, in.taken()["pay:succeeded"][0].Attempt)
+			requireDelivered(b)
+			b.CheckBooks(bank.Balances(100, 0))
+		})
+	}
 }
 
 // Events that are poisoned, and handlers that hang and don't heed their context, hold up

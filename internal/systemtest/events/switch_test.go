@@ -180,3 +180,35 @@ func TestRetentionWaits(t *testing.T) {
 		})
 	}
 }
+
+// The event of a hold waits, and its kind is switched off before the hold is over. It
+// still keeps the transfer from being purged, until a worker delivers it.
+func TestRetentionWaitsForEarlierKinds(t *testing.T) {
+	t.Parallel()
+	keep := transfer.WithRetention(time.Hour)
+	b := bank.NewWith(t, []transfer.Option{silent(transfer.EventHeld, transfer.EventSucceeded), keep}, 100, 0).WithIndexes()
+	b.MustHold("hold", 10, time.Hour)
+	require.NoError(t, b.Close(t.Context()))
+	require.ErrorContains(t, b.NewCoordinator(b.DB, keep).Adopt(t.Context()), "is not delivered", "not without events")
+
+	in := newInbox()
+	b.Coordinator = b.NewCoordinator(b.DB, in.option(transfer.EventSucceeded), keep)
+	require.NoError(t, b.Adopt(t.Context()))
+	require.NoError(t, b.Setup(t.Context()))
+	_, err := b.Void(t.Context(), "hold")
+	require.NoError(t, err)
+	rec, err := b.Get(t.Context(), "hold")
+	require.NoError(t, err)
+	require.Equal(t, transfer.StateFail, rec.State)
+	require.Len(t, rec.Undelivered, 1)
+	require.True(t, rec.PurgeAt.IsZero(), "the event waits")
+
+	end := bank.InBackground(t, b.Coordinator)
+	in.await(t, "hold:held")
+	requireDelivered(b)
+	end()
+	rec, err = b.Get(t.Context(), "hold")
+	require.NoError(t, err)
+	require.False(t, rec.PurgeAt.IsZero(), "nothing keeps it")
+	b.CheckBooks(bank.Balances(100, 0))
+}

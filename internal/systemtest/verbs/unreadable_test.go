@@ -24,12 +24,12 @@ func TestTransfersThatCannotBeRead(t *testing.T) {
 	b.Insert("transfers", bson.M{"_id": "foreign", "x": 1})
 	for _, id := range []string{"later", "foreign"} {
 		for name, verb := range map[string]func(ctx context.Context) error{
-			"get":     func(ctx context.Context) error { _, err := b.Get(ctx, id); return err },
-			"wait":    func(ctx context.Context) error { _, err := b.Wait(ctx, id); return err },
-			"cancel":  func(ctx context.Context) error { _, err := b.Cancel(ctx, id, ""); return err },
-			"post":    func(ctx context.Context) error { _, err := b.Post(ctx, id); return err },
-			"void":    func(ctx context.Context) error { _, err := b.Void(ctx, id); return err },
-			"extend":  func(ctx context.Context) error { _, err := b.Extend(ctx, id, time.Hour); return err },
+			"get":    func(ctx context.Context) error { _, err := b.Get(ctx, id); return err },
+			"wait":   func(ctx context.Context) error { _, err := b.Wait(ctx, id); return err },
+			"cancel": func(ctx context.Context) error { _, err := b.Cancel(ctx, id, ""); return err },
+			"post":   func(ctx context.Context) error { _, err := b.Post(ctx, id); return err },
+			"void":   func(ctx context.Context) error { _, err := b.Void(ctx, id); return err },
+			"extend": func(ctx context.Context) error { _, err := b.Extend(ctx, id, time.Hour); return err },
 			"reverse": func(ctx context.Context) error {
 				_, err := b.Reverse(ctx, transfer.Reversal{ID: "r", Of: id, All: true})
 				return err
