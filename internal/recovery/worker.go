@@ -315,7 +315,7 @@ func (w *worker) begin(ctx, working context.Context, n *scan, t document.Transfe
 
 // idle waits until it is time for the next scan.
 // After a scan that has found nothing, that is when something was submitted, here or
-// elsewhere.
+// elsewhere; where the scan has failed it is soon, in any case.
 // After a scan that has left out what has no room it waits longer, since the server has
 // gone through all of that.
 // Meanwhile it begins with what is new, but not on the routes on which older transfers
@@ -323,6 +323,11 @@ func (w *worker) begin(ctx, working context.Context, n *scan, t document.Transfe
 func (w *worker) idle(ctx, working context.Context, n *scan) {
 	end, incomplete := w.Now().Add(n.pause()), n.incomplete()
 	if n.found == 0 && len(incomplete) == 0 {
+		if n.failed {
+			limited, cancel := context.WithTimeout(ctx, retryPause)
+			defer cancel()
+			ctx = limited
+		}
 		w.awaitSubmitted(ctx)
 		return
 	}
