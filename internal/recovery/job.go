@@ -19,12 +19,13 @@ const (
 	// The pause is never longer than longestBell.
 	bellFactor  = 3
 	longestBell = 600 * time.Millisecond
-	// retryPause is how long a worker waits, at most, before it tries again what has failed.
+	// retryPause is how long a worker waits, at most, before it tries again what has
+	// failed.
 	//
 	//  1. The server fails all commands for two seconds, and the searches with them.
 	//  2. It works again, and nothing is submitted, so nobody wakes a job.
-	//  3. Without the limit the job would not be tried again before its period is over, and
-	//     the worker would be called unhealthy although everything works.
+	//  3. Without the limit the job would wait for the end of its period, and the worker
+	//     would be called unhealthy although everything works.
 	retryPause = 2 * time.Second
 )
 

@@ -305,12 +305,20 @@ func (w *worker) begin(ctx, working context.Context, n *scan, t document.Transfe
 	w.all.Go(func() {
 		how, err := w.Run(working, t)
 		if w.Refused(err) {
-			w.refused.Store(true)
+			w.reportRefused(working, t.ID, err)
 		}
 		w.rivals.ended(how == Overtaken)
 		w.submitted.leave(r, begun, how)
 		w.submitted.release(t.ID)
 	})
+}
+
+// reportRefused reports that a submitted transfer could not be run for lack of a right.
+func (w *worker) reportRefused(ctx context.Context, id string, err error) {
+	w.refused.Store(true)
+	err = w.Named(err)
+	w.Log.LogAttrs(ctx, w.shift.refused(err), "a submitted transfer could not be run, as a right is missing",
+		slog.String(words.KeyTransfer, words.Clip(id)), slog.Any(words.KeyCause, err))
 }
 
 // idle waits until it is time for the next scan.

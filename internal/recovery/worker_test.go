@@ -353,6 +353,49 @@ func TestHealthyAfterAMomentOfFailures(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
+// A right that is missing to run submitted transfers is a warning at first, and one a
+// minute while that lasts.
+// It makes the worker unhealthy once it has lasted, and no more soon after it is back.
+func TestWorkerLacksARight(t *testing.T) {
+	t.Parallel()
+	e := newEmployed(t)
+	missing := errors.New("no right to find on bank.accounts")
+	e.Refused = func(err error) bool { return errors.Is(err, missing) }
+	e.Run = func(context.Context, document.Transfer) (Ending, error) { return Answered, missing }
+	// refusedFor has a transfer refused every few seconds.
+	refusedFor := func(while time.Duration) {
+		for range int(while / refusedPause) {
+			e.pass(refusedPause)
+			e.shift.rang()
+			e.begin(t.Context(), t.Context(), e.submitted.newScan(0), between())
+			e.all.Wait()
+			require.True(t, e.refused.Swap(false))
+		}
+	}
+	warnings := func() int {
+		return e.logged(slog.LevelWarn, "a submitted transfer could not be run, as a right is missing")
+	}
+	refusedFor(jobLimit)
+	require.Equal(t, 1, warnings())
+	require.NoError(t, e.Health.Check(), "it has not lasted for long")
+	refusedFor(2 * refusedPause)
+	err := e.Health.Check()
+	require.ErrorIs(t, err, missing)
+	require.ErrorContains(t, err, "the worker has lacked a right for 35s: no right to find on bank.accounts")
+	refusedFor(troublePause)
+	require.Equal(t, 2, warnings())
+	e.pass(refusedLimit + 1)
+	e.shift.rang()
+	require.NoError(t, e.Health.Check(), "it is not refused any more")
+
+	refusedFor(refusedPause)
+	require.Equal(t, 3, warnings(), "and now it is again")
+	refusedFor(jobLimit - refusedPause)
+	require.NoError(t, e.Health.Check())
+	refusedFor(2 * refusedPause)
+	require.ErrorIs(t, e.Health.Check(), missing)
+}
+
 // Where others are first again and again, a worker leaves most of what it finds to them,
 // and no more once it is alone.
 func TestWorkerLeavesToItsRivals(t *testing.T) {
