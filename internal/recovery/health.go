@@ -2,6 +2,7 @@ package recovery
 
 import (
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 )
@@ -13,6 +14,9 @@ const (
 	jobLimit = 30 * time.Second
 	// sweepLimit is the same for a sweep of all that has stalled, which may be much.
 	sweepLimit = 15 * time.Minute
+	// refusedLimit is how long after the latest refusal a right counts as missing.
+	// What is refused is tried again after each refusedPause.
+	refusedLimit = 3 * refusedPause
 )
 
 // Health is how the workers of one Coordinator do.
@@ -62,6 +66,11 @@ type shift struct {
 	ranAt    time.Time            // when it last found out what there is to do
 	asked    map[string]time.Time // since when a round of a job is to be done, and is not
 	failures map[string]error     // why the latest round of a job has failed
+
+	lacksSince time.Time // when the first submitted transfer was refused for lack of a right
+	refusedAt  time.Time // when the latest one was
+	refusal    error     // of the latest one
+	lacking    trouble   // the warnings about it
 }
 
 // leave ends the checks of the shift.
@@ -114,6 +123,21 @@ func (s *shift) failed(job string, cause error) {
 	s.failures[job] = cause
 }
 
+// refused says that a submitted transfer was refused for lack of a right, and returns the
+// level of the line about it.
+// A transfer that is run says nothing: it may need another right.
+func (s *shift) refused(cause error) slog.Level {
+	s.health.mu.Lock()
+	defer s.health.mu.Unlock()
+	now := s.health.now()
+	if now.Sub(s.refusedAt) > refusedLimit {
+		s.lacksSince = now
+		s.lacking.over()
+	}
+	s.refusedAt, s.refusal = now, cause
+	return s.lacking.level(now)
+}
+
 // check returns why the worker doesn't work, with the latest failure, where there is one.
 // The caller holds the lock.
 func (s *shift) check(now time.Time) error {
@@ -128,6 +152,9 @@ func (s *shift) check(now time.Time) error {
 		if took := now.Sub(since); took > limit {
 			return s.withCause(job, fmt.Errorf("the worker's search for %s has not succeeded for %s", job, took.Round(time.Second)))
 		}
+	}
+	if lasted := now.Sub(s.lacksSince); lasted > jobLimit && now.Sub(s.refusedAt) <= refusedLimit {
+		return fmt.Errorf("the worker has lacked a right for %s: %w", lasted.Round(time.Second), s.refusal)
 	}
 	return nil
 }

@@ -19,6 +19,14 @@ const (
 	// The pause is never longer than longestBell.
 	bellFactor  = 3
 	longestBell = 600 * time.Millisecond
+	// retryPause is how long a worker waits, at most, before it tries again what has
+	// failed.
+	//
+	//  1. The server fails all commands for two seconds, and the searches with them.
+	//  2. It works again, and nothing is submitted, so nobody wakes a job.
+	//  3. Without the limit the job would wait for the end of its period, and the worker
+	//     would be called unhealthy although everything works.
+	retryPause = 2 * time.Second
 )
 
 // job is something that a worker does again and again.
@@ -61,19 +69,23 @@ func (w *worker) repeat(ctx context.Context, j job) {
 		if w.Refused(err) {
 			rest = max(rest, refusedPause)
 		}
-		if !w.restAndWait(ctx, j, max(rest, j.rest), begun) {
+		wait := j.period - w.Now().Sub(begun)
+		if err != nil && !j.aside {
+			wait = min(wait, retryPause)
+		}
+		if !w.restAndWait(ctx, max(rest, j.rest), wait, j.wake) {
 			return
 		}
 	}
 }
 
-// restAndWait waits for the next round of a job: for the rest first, and then until it is
-// woken or its period is over.
-func (w *worker) restAndWait(ctx context.Context, j job, rest time.Duration, begun time.Time) bool {
+// restAndWait waits for the next round of a job: for the rest first, and then until the
+// job is woken, or the wait, which includes the rest, is over.
+func (w *worker) restAndWait(ctx context.Context, rest, wait time.Duration, wake <-chan struct{}) bool {
 	if rest > 0 && !w.pause(ctx, rest, nil) {
 		return false
 	}
-	return w.pause(ctx, j.period-w.Now().Sub(begun), j.wake)
+	return w.pause(ctx, wait-rest, wake)
 }
 
 // bells wake the jobs of a worker, by what there is to do.

@@ -305,7 +305,7 @@ func (w *worker) begin(ctx, working context.Context, n *scan, t document.Transfe
 	w.all.Go(func() {
 		how, err := w.Run(working, t)
 		if w.Refused(err) {
-			w.refused.Store(true)
+			w.reportRefused(working, t.ID, err)
 		}
 		w.rivals.ended(how == Overtaken)
 		w.submitted.leave(r, begun, how)
@@ -313,9 +313,17 @@ func (w *worker) begin(ctx, working context.Context, n *scan, t document.Transfe
 	})
 }
 
+// reportRefused reports that a submitted transfer could not be run for lack of a right.
+func (w *worker) reportRefused(ctx context.Context, id string, err error) {
+	w.refused.Store(true)
+	err = w.Named(err)
+	w.Log.LogAttrs(ctx, w.shift.refused(err), "a submitted transfer could not be run, as a right is missing",
+		slog.String(words.KeyTransfer, words.Clip(id)), slog.Any(words.KeyCause, err))
+}
+
 // idle waits until it is time for the next scan.
 // After a scan that has found nothing, that is when something was submitted, here or
-// elsewhere.
+// elsewhere; where the scan has failed it is soon, in any case.
 // After a scan that has left out what has no room it waits longer, since the server has
 // gone through all of that.
 // Meanwhile it begins with what is new, but not on the routes on which older transfers
@@ -323,6 +331,11 @@ func (w *worker) begin(ctx, working context.Context, n *scan, t document.Transfe
 func (w *worker) idle(ctx, working context.Context, n *scan) {
 	end, incomplete := w.Now().Add(n.pause()), n.incomplete()
 	if n.found == 0 && len(incomplete) == 0 {
+		if n.failed {
+			limited, cancel := context.WithTimeout(ctx, retryPause)
+			defer cancel()
+			ctx = limited
+		}
 		w.awaitSubmitted(ctx)
 		return
 	}

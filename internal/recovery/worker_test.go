@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -259,6 +260,140 @@ func TestJobThatFails(t *testing.T) {
 	}})
 	require.GreaterOrEqual(t, rounds, 3)
 	require.Equal(t, 1, e.logged(slog.LevelWarn, "it has failed"))
+}
+
+// inItsTime runs a test with a worker whose time passes only when everyone waits.
+// It must not ask its server.
+func inItsTime(t *testing.T, test func(*testing.T, *worker)) {
+	t.Helper()
+	e := newEmployed(t)
+	synctest.Test(t, func(t *testing.T) {
+		settings := *e.Settings
+		settings.Engine = engine.New(e.b.Store.Store, e.Log, time.Now, engine.Limits{MaxPending: 1})
+		settings.Now = time.Now
+		settings.Health = NewHealth(time.Now)
+		test(t, newWorker(&settings, settings.Health.begin(), func(error) {}))
+	})
+}
+
+// A job that has failed is tried again within seconds, however long its period is, until
+// it succeeds.
+// One that the worker works without waits for its period.
+func TestFailedJobIsTriedAgainSoon(t *testing.T) {
+	t.Parallel()
+	const failures = 3
+	for _, aside := range []bool{false, true} {
+		inItsTime(t, func(t *testing.T, w *worker) {
+			ctx, end := context.WithCancel(t.Context())
+			begun, rounds := time.Now(), 0
+			w.repeat(ctx, job{
+				name: expiring, aside: aside, period: longestPeriod, rest: bellPeriod,
+				do: func(context.Context) (time.Duration, error) {
+					if rounds++; rounds <= failures {
+						return 0, errors.New("the server has failed")
+					}
+					end()
+					return 0, nil
+				},
+			})
+			require.Equal(t, failures+1, rounds)
+			expected := failures * retryPause
+			if aside {
+				expected = failures * longestPeriod
+			}
+			require.Equal(t, expected, time.Since(begun))
+		})
+	}
+	require.Less(t, failures*retryPause, jobLimit)
+}
+
+// A search for submitted transfers that has failed is tried again within seconds, even if
+// nothing is submitted meanwhile.
+// After one that has found nothing the worker waits until something is.
+func TestFailedSearchIsTriedAgainSoon(t *testing.T) {
+	t.Parallel()
+	for _, failed := range []bool{true, false} {
+		inItsTime(t, func(t *testing.T, w *worker) {
+			ctx, end := context.WithTimeout(t.Context(), time.Hour)
+			defer end()
+			n := w.submitted.newScan(takePatience)
+			n.failed = failed
+			begun, expected := time.Now(), time.Hour
+			if failed {
+				expected = retryPause
+			}
+			w.idle(ctx, ctx, n)
+			require.Equal(t, expected, time.Since(begun))
+			time.AfterFunc(time.Second, func() { w.bells.ring(queries.Submitted) })
+			w.idle(t.Context(), t.Context(), n)
+			require.Equal(t, expected+time.Second, time.Since(begun))
+		})
+	}
+}
+
+// A worker is healthy soon after its searches have failed for a moment, although nothing
+// has been submitted since.
+func TestHealthyAfterAMomentOfFailures(t *testing.T) {
+	e := newEmployed(t)
+	e.shift.end(nil)
+	wake := make(chan struct{}, 1)
+	e.Submitted = wake
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	stop := e.b.Failing(1000, []string{"find"}, bson.M{"errorCode": 1})
+	go func() { ended <- Work(ctx, *e.Settings) }()
+	wake <- struct{}{}
+	require.Eventually(t, func() bool {
+		return e.logged(slog.LevelWarn, "a look for submitted transfers has failed") > 0
+	}, eventually, time.Millisecond)
+	stop()
+	e.pass(jobLimit + 1)
+	require.Eventually(t, func() bool { return e.Health.Check() == nil }, eventually, time.Millisecond)
+	end()
+	require.NoError(t, <-ended)
+}
+
+// A right that is missing to run submitted transfers is a warning at first, and one a
+// minute while that lasts.
+// It makes the worker unhealthy once it has lasted, and no more soon after it is back.
+func TestWorkerLacksARight(t *testing.T) {
+	t.Parallel()
+	e := newEmployed(t)
+	missing := errors.New("no right to find on bank.accounts")
+	e.Refused = func(err error) bool { return errors.Is(err, missing) }
+	e.Run = func(context.Context, document.Transfer) (Ending, error) { return Answered, missing }
+	// refusedFor has a transfer refused every few seconds.
+	refusedFor := func(while time.Duration) {
+		for range int(while / refusedPause) {
+			e.pass(refusedPause)
+			e.shift.rang()
+			e.begin(t.Context(), t.Context(), e.submitted.newScan(0), between())
+			e.all.Wait()
+			require.True(t, e.refused.Swap(false))
+		}
+	}
+	warnings := func() int {
+		return e.logged(slog.LevelWarn, "a submitted transfer could not be run, as a right is missing")
+	}
+	refusedFor(jobLimit)
+	require.Equal(t, 1, warnings())
+	require.NoError(t, e.Health.Check(), "it has not lasted for long")
+	refusedFor(2 * refusedPause)
+	err := e.Health.Check()
+	require.ErrorIs(t, err, missing)
+	require.ErrorContains(t, err, "the worker has lacked a right for 35s: no right to find on bank.accounts")
+	refusedFor(troublePause)
+	require.Equal(t, 2, warnings())
+	e.pass(refusedLimit + 1)
+	e.shift.rang()
+	require.NoError(t, e.Health.Check(), "it is not refused any more")
+
+	refusedFor(refusedPause)
+	require.Equal(t, 3, warnings(), "and now it is again")
+	refusedFor(jobLimit - refusedPause)
+	require.NoError(t, e.Health.Check())
+	refusedFor(2 * refusedPause)
+	require.ErrorIs(t, e.Health.Check(), missing)
 }
 
 // Where others are first again and again, a worker leaves most of what it finds to them,

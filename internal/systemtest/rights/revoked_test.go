@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -417,6 +418,40 @@ func (v *guarded) workerGoesOn() {
 	}
 	stop()
 	require.NoError(t, bank.Within(t, ended))
+	v.finish()
+}
+
+// A worker warns when it may no longer run what was submitted, whichever right is
+// missing, and runs it once the right is back.
+func (v *guarded) workerWarns() {
+	t := v.t
+	full := readRole(t, "worker")
+	_, err := v.all.OpenAccount(t.Context(), transfer.Account{ID: "spare"})
+	require.NoError(t, err)
+	for _, missing := range []right{{"find", "accounts"}, {"update", "accounts"}, {"update", "transfers"}} {
+		user, db := v.user(full)
+		log := new(bank.Logged)
+		c := v.over(db, transfer.WithStallThreshold(100*time.Millisecond), transfer.WithLogger(slog.New(log)))
+		end := bank.InBackground(t, c)
+		id := fmt.Sprint("with ", missing)
+		_, err = v.all.Submit(t.Context(), oneUnit(id))
+		require.NoError(t, err)
+		_, err = v.all.Wait(t.Context(), id)
+		require.NoError(t, err)
+		const warning = "a submitted transfer could not be run, as a right is missing"
+		require.Zero(t, log.Count(warning))
+
+		v.grant(user, full.lose(missing))
+		id = fmt.Sprint("without ", missing)
+		_, err = v.all.Submit(t.Context(), bank.Move(id, "rich", "spare", 1)) // which the worker has to read
+		require.NoError(t, err)
+		require.Eventually(t, func() bool { return log.Count(warning) > 0 }, time.Minute, 20*time.Millisecond, missing)
+		v.grant(user, full)
+		rec, err := v.all.Wait(t.Context(), id)
+		require.NoError(t, err)
+		require.Equal(t, transfer.StateSuccess, rec.State)
+		end()
+	}
 	v.finish()
 }
 

@@ -395,6 +395,7 @@ func TestRights(t *testing.T) {
 		{"asked again", (*guarded).askedAgain},
 		{"asked again where the reason can't be stored", (*guarded).askedAgainWithoutRecord},
 		{"a worker goes on once a right is back", (*guarded).workerGoesOn},
+		{"a worker warns", (*guarded).workerWarns},
 		{"an auditor writes nothing", (*guarded).auditorOnlyReads},
 		{"an auditor reads what was just answered", (*guarded).auditorReadsAtOnce},
 		{"what is not recorded yet", (*guarded).recordedByTheMigration},
