@@ -79,6 +79,9 @@ func TestUsage(t *testing.T) {
 		require.NotEmpty(t, a.err, args)
 		require.Empty(t, a.out, args)
 	}
+	for _, what := range []string{"marker", "pending"} {
+		require.Contains(t, d.runBare("repair", what, "ann").requires(exitUsage).err, `--account names the account, not "ann"`)
+	}
 	d.env["MONGODB_URI"] = ""
 	require.Contains(t, d.runBare("stats", "--database", "x").requires(exitUsage).err, "MONGODB_URI")
 	require.Contains(t, d.runBare("--help").requires(exitDone).out, "redeliver")
