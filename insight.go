@@ -236,7 +236,7 @@ func (e Explanation) String() string {
 		fmt.Fprintf(&text, "reversed: %s\n", rec.Reversed)
 	}
 	if rec.Failure != nil {
-		fmt.Fprintf(&text, "failed:   %s: %s\n", rec.Failure.Code, rec.Failure.Message)
+		fmt.Fprintf(&text, "failed:   %s\n", rec.Failure.inWords())
 	}
 	if rec.Stuck != nil {
 		fmt.Fprintf(&text, "stuck:    %s: %s\n", rec.Stuck.Code, rec.Stuck.Message)
@@ -250,6 +250,14 @@ func (e Explanation) String() string {
 	}
 	fmt.Fprintf(&text, "advice:   %s", e.Advice)
 	return text.String()
+}
+
+// inWords returns the code, and the message where that says more.
+func (f *Failure) inWords() string {
+	if f.Message == "" || f.Message == f.Code {
+		return f.Code
+	}
+	return f.Code + ": " + f.Message
 }
 
 // state names the record's state, and what else it is.

@@ -124,7 +124,7 @@ func cancelled(f Failure) error {
 	why := f.Message
 	switch f.Code {
 	case document.RepairedCode: // whose story has amounts
-		why = "its document was lost, and a marker of it was removed by hand"
+		why = "its document was lost, and a repair by hand has taken its place"
 	case protocol.Cancelled.String(): // in somebody's words
 		if why == "" {
 			return ErrCancelled

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -68,18 +69,20 @@ type MarkerRepair struct {
 // missing or too much in all.
 //
 // A transfer that doesn't exist gets a document in its place, in StateFail with the
-// failure code repaired, which records what was decided and why.
+// failure code repaired, which says what is to be done with this marker, and why.
 // From then on the ID is taken, and a request with it gets ErrIDConflict.
 // The marker is removed only while it is there with exactly this amount.
 //
 //   - nil: it was removed, by this call.
 //   - ErrNotRepairable: it is not there, or has another amount, or its transfer is under
 //     way and will settle it; or it is a done mark, and PayIn would pay a second time.
-//     The ID of a lost transfer stays as it was, unless another call removes the marker
-//     at the same time.
+//     Or the document in the place of a lost transfer says the other decision about this
+//     marker: it stands, and only it is carried out.
+//     This call has stored nothing.
 //   - ErrAmountKind, ErrOverflow: the amount can't be added to the balance.
 //   - ErrAccountNotFound, ErrInvalidRequest, ErrClosed.
-//   - ErrInDoubt: audit again.
+//   - ErrInDoubt: the ID of a lost transfer may be taken, and the marker removed.
+//     Audit again, and repeat the call if the marker is there.
 //
 // Why this can't move money wrongly, no matter who else is at work:
 //
@@ -151,9 +154,10 @@ type markerRepair struct {
 	coordinator *Coordinator
 	token       bson.ObjectID // of the new fence: it shows which write is the repair's own
 	pay         money.Amount
-	settled     bool // the transfer is known never to touch the marker
-	sent        bool // a removal of the marker was sent whose answer is not known
-	cleared     bool // one of the done mark was
+	mark        string // what is removed, and its amount, as it is stored
+	settled     bool   // the transfer is known never to touch the marker
+	sent        bool   // a removal of the marker was sent whose answer is not known
+	cleared     bool   // one of the done mark was
 }
 
 // attempt makes one try.
@@ -169,17 +173,23 @@ func (r *markerRepair) attempt(ctx context.Context) try {
 	if done, err := r.judge(seen); done {
 		return try{true, protocol.NotMatched, err}
 	}
+	paid := seen.Amount == nil
+	if paid {
+		r.mark = "done mark of " + seen.Paid.String()
+	} else {
+		r.mark = "marker of " + seen.Amount.String()
+	}
 	if !r.settled {
 		if t := r.settle(ctx); t.done || !r.settled {
 			return t
 		}
 	}
 	result, err := repairs.RemoveMarker(ctx, repair.MarkerRepair{
-		Ledger: r.Ledger, Account: r.Account, Transfer: r.TransferID, Done: seen.Amount == nil,
+		Ledger: r.Ledger, Account: r.Account, Transfer: r.TransferID, Done: paid,
 		Amount: r.Amount.exact, Pay: r.pay, Token: r.token,
 	})
 	if result == protocol.Unknown {
-		r.sent, r.cleared = r.sent || seen.Amount != nil, r.cleared || seen.Amount == nil
+		r.sent, r.cleared = r.sent || !paid, r.cleared || paid
 	}
 	return try{result == protocol.Applied, result, err}
 }
@@ -200,6 +210,9 @@ func (r *markerRepair) settle(ctx context.Context) try {
 	case t.Err != nil || !t.State.Known():
 		return unrepairable("its transfer can't be read")
 	case t.State.Final():
+		if r.decidedOtherwise(t.Failure) {
+			return unrepairable("the other decision is stored in the place of its transfer, and stands")
+		}
 	case sound(t.Transfer) != nil:
 		// Legs that were changed by hand may be set right again, and be these.
 		return unrepairable("its transfer is not what was asked for, which has to be set right first")
@@ -230,19 +243,31 @@ func (r *markerRepair) touches(t document.Transfer) bool {
 func (r *markerRepair) bury(ctx context.Context) try {
 	c := r.coordinator
 	t := document.Transfer{ID: r.TransferID, Owner: c.settings.owner, Failure: &document.Failure{
-		Code: document.RepairedCode, Ledger: r.Ledger, Account: r.Account, Message: r.story(),
+		Code: document.RepairedCode, Ledger: r.Ledger, Account: r.Account, Message: r.story(r.Decision) + r.Reason,
 	}}
 	t.Digest = digest(t)
 	result, err := c.repairs.InsertTombstone(ctx, t)
 	return try{false, result, err}
 }
 
-func (r *markerRepair) story() string {
-	what := "the balance was kept"
-	if r.pay.Sign() != 0 {
-		what = r.pay.String() + " were paid in"
+// story says what is to be done: it is stored before that is done.
+func (r *markerRepair) story(d MarkerDecision) string {
+	end := "the balance kept"
+	if d == PayIn {
+		end = "its amount paid in"
 	}
-	return fmt.Sprintf("its document was lost; a marker of %s was removed, and %s: %s", r.Amount, what, r.Reason)
+	return fmt.Sprintf("its document was lost; a %s is to be removed, and %s: ", r.mark, end)
+}
+
+// decidedOtherwise reports whether what has taken the place of a lost transfer says the
+// other decision about this very marker.
+// If this one were carried out, that would be a false story.
+func (r *markerRepair) decidedOtherwise(f *document.Failure) bool {
+	canonical := document.IDCodec(r.coordinator.settings.ids).Canonical
+	other := KeepBalance + PayIn - r.Decision
+	return f != nil && f.Code == document.RepairedCode &&
+		f.Ledger == r.Ledger && canonical(f.Account) == canonical(r.Account) &&
+		strings.HasPrefix(f.Message, r.story(other))
 }
 
 // judge reports whether the repair is over, by what was read.

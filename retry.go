@@ -19,7 +19,7 @@ import (
 type retry struct {
 	n     int
 	until time.Time
-	sent  bool  // something was sent whose answer is not known
+	sent  bool  // something is stored by a call that goes on, or may be
 	ended error // of the context, or ErrClosed
 	cause error // of the latest try
 }
@@ -47,15 +47,16 @@ func (r *retry) next(ctx context.Context, c *Coordinator) bool {
 	return false
 }
 
-// record records how a try went.
+// record records how a try went that has not ended the call.
+// What it has stored by then is not all of what the call is to do.
 // A command of one statement for which a right is missing has certainly changed nothing:
 // rights are checked before anything else.
 func (r *retry) record(t try) {
-	r.sent = r.sent || t.result == protocol.Unknown && !refused(t.err)
+	r.sent = r.sent || t.result == protocol.Applied || t.result == protocol.Unknown && !refused(t.err)
 	r.cause = t.err
 }
 
-// doubt adds ErrInDoubt to an error where something was sent whose answer is not known.
+// doubt adds ErrInDoubt to an error where something is stored, or may be.
 func (r *retry) doubt(err error) error {
 	if r.sent {
 		return withCause(ErrInDoubt, err)

@@ -141,6 +141,9 @@ func (c *Coordinator) checkReversal(ctx context.Context, r Reversal) error {
 	case len(r.Legs) > maxLegs:
 		return invalid("%d legs are more than %d", len(r.Legs), maxLegs)
 	}
+	if _, err := encodeMetadata(r.Metadata); err != nil {
+		return aboutTransfer(r.ID, err)
+	}
 	return nil
 }
 

@@ -340,8 +340,9 @@ func (c *Coordinator) wakeWorker() {
 //
 // All callers share a few commands and hold no connection, no matter how many wait for
 // how many transfers.
-// They read up to 1,000 transfers at once, with pauses in proportion to what that costs
-// the server, and follow one change stream while little happens.
+// One command reads up to 100 whole transfers, or the states of up to 1,000.
+// The pauses between them are in proportion to what that costs the server, and while
+// little happens the callers follow one change stream.
 // So Wait learns what another process has finished within milliseconds while little
 // happens, within some 100 ms if few callers wait, and later if thousands wait for a busy
 // server.

@@ -238,7 +238,7 @@ func (w *window) row(rec transfer.Record) transferRow {
 	}
 	for _, u := range rec.Undelivered {
 		if u.GivenUp && row.Why == "" {
-			row.Why = fmt.Sprintf("the event %s was given up after %d attempts", u.Kind, u.Attempts)
+			row.Why = fmt.Sprintf("the event %s was given up after %s", u.Kind, count(u.Attempts, "attempt"))
 		}
 	}
 	return row

@@ -121,6 +121,8 @@ func TestOverviewShowsUndeliveredEvents(t *testing.T) {
 	require.Regexp(t, `1 of these has an event that was given up: call Redeliver.*succeeded given up 1`, p.get("./").section("undelivered"))
 	require.Contains(t, p.get(withID("transfer", "t<1>")).section("timeline"), "event succeeded: not delivered, after 1 attempt, and given up")
 	require.Contains(t, p.get("transfers?show=undelivered").text(), "t<1>")
+	require.Contains(t, p.get("transfers?show=undelivered").text(), "was given up after 1 attempt ")
+	require.Contains(t, p.get(withID("transfer", "t<1>")).text(), "was given up after 1 attempt:")
 	b.CheckBooks(bank.Balances(1000, 0))
 }
 

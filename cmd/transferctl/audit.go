@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,6 +26,12 @@ type auditView struct {
 	Findings          []findingView   `json:"findings"`
 	Omitted           int             `json:"omitted,omitempty"`
 	LeftOut           []leftOut       `json:"leftOut,omitempty"`
+
+	// Unexpected are the currencies of accounts for which no sum is expected, where sums
+	// are.
+	Unexpected []string `json:"unexpected,omitempty"`
+	// Unmatched are the currencies with an expected sum that no account has.
+	Unmatched []string `json:"unmatched,omitempty"`
 }
 
 type totalView struct {
@@ -65,6 +73,13 @@ func (p *program) auditCommand() *cobra.Command {
 				return err
 			}
 			view := viewOfAudit(report, s.left)
+			view.compare(o.Expected)
+			for _, currency := range view.Unexpected {
+				p.note("no sum is expected of the accounts with %s", currencyText(currency))
+			}
+			for _, currency := range view.Unmatched {
+				p.note("a sum is expected of accounts with %s, and there are none", currencyText(currency))
+			}
 			if err := p.answer(view, view.write); err != nil || len(view.Findings) == 0 {
 				return err
 			}
@@ -88,6 +103,35 @@ func expectedTotal(text string) (e transfer.ExpectedTotal, err error) {
 	e.Currency = text[:at]
 	e.Sum, err = parseAmount(text[at+1:], strings.Contains(text[at+1:], "."))
 	return e, err
+}
+
+// compare finds the currencies that are expected and are not there, and those that are
+// there and are not expected.
+// Accounts with a misspelt currency always have the sum 0, since there are none.
+func (v *auditView) compare(expected []transfer.ExpectedTotal) {
+	if len(expected) == 0 {
+		return
+	}
+	there, wanted := map[string]bool{}, map[string]bool{}
+	for _, e := range expected {
+		wanted[e.Currency] = true
+	}
+	for _, t := range v.Ledgers {
+		there[t.Currency] = true
+	}
+	v.Unexpected, v.Unmatched = without(there, wanted), without(wanted, there)
+}
+
+// without returns the sorted names of one set that are not in another.
+func without(names, others map[string]bool) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(names)), func(name string) bool { return others[name] })
+}
+
+func currencyText(currency string) string {
+	if currency == "" {
+		return "no currency"
+	}
+	return "the currency " + strconv.Quote(currency)
 }
 
 func viewOfAudit(r transfer.AuditReport, left []leftOut) auditView {

@@ -196,6 +196,29 @@ func TestReverseOfDecimals(t *testing.T) {
 	require.Contains(t, d.run("audit", "--expect", "EUR=100.51").requires(exitFindings).out, "wrongTotal")
 }
 
+// An audit says which sums nobody expects, and which are expected of no account: 0 is
+// right there for ever.
+func TestAuditOfExpectedCurrencies(t *testing.T) {
+	b := bank.New(t, 70)
+	_, err := b.OpenAccount(t.Context(), transfer.Account{ID: "francs", Currency: "CHF"})
+	require.NoError(t, err)
+	d := atDesk(t, b.DB)
+	vacuous := []string{"audit", "--expect", "EUR=0", "--expect", "CHF=0"}
+	said := d.run(vacuous...).requires(exitDone)
+	require.Contains(t, said.out, "no findings")
+	require.Equal(t, "transferctl: no sum is expected of the accounts with no currency\n"+
+		"transferctl: a sum is expected of accounts with the currency \"EUR\", and there are none\n", said.err)
+	document := d.run(append(vacuous, "--json")...).done().document()
+	require.Equal(t, []any{""}, document["unexpected"])
+	require.Equal(t, []any{"EUR"}, document["unmatched"])
+	for _, args := range [][]string{{}, {"--expect", "=70", "--expect", "CHF=0"}} {
+		document = d.run(append([]string{"audit", "--json"}, args...)...).done().document()
+		require.NotContains(t, document, "unexpected")
+		require.NotContains(t, document, "unmatched")
+		d.run(append([]string{"audit"}, args...)...).done()
+	}
+}
+
 // Recover lists what it would do, does it without a question, and leaves what is alive.
 func TestRecover(t *testing.T) {
 	t.Parallel()

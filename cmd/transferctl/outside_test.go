@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
@@ -47,6 +48,21 @@ func TestNameServerAway(t *testing.T) {
 	require.Contains(t, d.runBare("stats").requires(exitAway).err, "can't be reached")
 }
 
+// The version is what the build has recorded: that of the module, and the commit.
+func TestVersion(t *testing.T) {
+	said := atDesk(t, nil).runBare("--version").done().out
+	require.True(t, strings.HasPrefix(said, "transferctl version "), said)
+	build := &debug.BuildInfo{Main: debug.Module{Version: "v1.2.3"}}
+	require.Equal(t, "v1.2.3", version(build, true))
+	build.Settings = []debug.BuildSetting{
+		{Key: "vcs", Value: "git"}, {Key: "vcs.revision", Value: "abc"}, {Key: "vcs.modified", Value: "false"},
+	}
+	require.Equal(t, "v1.2.3, commit abc", version(build, true))
+	build.Settings[2].Value = "true"
+	require.Equal(t, "v1.2.3, commit abc, with changes", version(build, true))
+	require.Equal(t, "unknown", version(nil, false))
+}
+
 // A command line that can't be meant is refused, and nothing is asked of a server.
 func TestUsage(t *testing.T) {
 	t.Parallel()
@@ -62,6 +78,9 @@ func TestUsage(t *testing.T) {
 		a := d.runBare(args...).requires(exitUsage)
 		require.NotEmpty(t, a.err, args)
 		require.Empty(t, a.out, args)
+	}
+	for _, what := range []string{"marker", "pending"} {
+		require.Contains(t, d.runBare("repair", what, "ann").requires(exitUsage).err, `--account names the account, not "ann"`)
 	}
 	d.env["MONGODB_URI"] = ""
 	require.Contains(t, d.runBare("stats", "--database", "x").requires(exitUsage).err, "MONGODB_URI")

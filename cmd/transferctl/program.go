@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -56,6 +57,7 @@ func (p *program) root() *cobra.Command {
 			"Where the database is, --uri says, or the variable MONGODB_URI.\n" +
 			"How it is used, the notes of the deployment say.\n\n" +
 			"Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 findings, 5 the server is away.",
+		Version:       version(debug.ReadBuildInfo()),
 		Args:          cobra.NoArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -71,6 +73,24 @@ func (p *program) root() *cobra.Command {
 		p.watchCommand(), p.convertCommand(), p.redeliverCommand(), p.adoptCommand(),
 	)
 	return root
+}
+
+// version names the version of this module, and the commit that it was built from, as far
+// as the build has recorded them.
+func version(build *debug.BuildInfo, ok bool) string {
+	if !ok || build.Main.Version == "" {
+		return "unknown"
+	}
+	text := build.Main.Version
+	for _, setting := range build.Settings {
+		switch {
+		case setting.Key == "vcs.revision":
+			text += ", commit " + setting.Value
+		case setting.Key == "vcs.modified" && setting.Value == "true":
+			text += ", with changes"
+		}
+	}
+	return text
 }
 
 // action is what a command does, with the arguments that are no flags.

@@ -41,7 +41,7 @@ func (p *program) repairMarkerCommand() *cobra.Command {
 	var amount, decision string
 	c := p.command("marker", "remove a marker that no transfer will ever settle",
 		"Repair marker removes a marker, and keeps the balance or pays its amount in: docs/audit.md says how to decide.",
-		cobra.NoArgs, p.with(needDeployment, func(ctx context.Context, s *session, _ []string) error {
+		accountByFlag, p.with(needDeployment, func(ctx context.Context, s *session, _ []string) error {
 			switch decision {
 			case "keep-balance":
 				r.Decision = transfer.KeepBalance
@@ -79,7 +79,7 @@ func (p *program) repairPendingCommand() *cobra.Command {
 	var ledger, account string
 	c := p.command("pending", "make an empty array of markers a map",
 		"Repair pending makes an account's empty array of markers the empty map that it should be.",
-		cobra.NoArgs, p.with(needDeployment, func(ctx context.Context, s *session, _ []string) error {
+		accountByFlag, p.with(needDeployment, func(ctx context.Context, s *session, _ []string) error {
 			if err := p.confirm(ctx, "make the markers of account %q a map", account); err != nil {
 				return err
 			}
@@ -108,6 +108,14 @@ func (p *program) repairOpenCommand() *cobra.Command {
 			view := repairView{Repaired: "open", Transfer: args[0]}
 			return p.answer(view, view.write)
 		}))
+}
+
+// accountByFlag refuses arguments: an ID would most likely be the account's.
+func accountByFlag(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usage("--account names the account, not %q", args[0])
+	}
+	return nil
 }
 
 // needFlags makes flags required that the command has.

@@ -173,7 +173,11 @@ func (f *Facts) adviceOnEvents() string {
 	var advice strings.Builder
 	for _, e := range f.Transfer.Undelivered() {
 		if e.GivenUp {
-			fmt.Fprintf(&advice, " Its event %s was given up after %d attempts: remove the cause, and call Redeliver.", e.Kind, e.Attempts)
+			attempts := fmt.Sprint(e.Attempts, " attempts")
+			if e.Attempts == 1 {
+				attempts = "1 attempt"
+			}
+			fmt.Fprintf(&advice, " Its event %s was given up after %s: remove the cause, and call Redeliver.", e.Kind, attempts)
 		}
 	}
 	return advice.String()

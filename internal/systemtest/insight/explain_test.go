@@ -283,6 +283,17 @@ func TestExplainPosted(t *testing.T) {
 	b.end()
 }
 
+// Explain says once why a transfer has failed.
+func TestExplainVoided(t *testing.T) {
+	b := newSeen(t, 1000, 0)
+	b.MustHold("t", 300, time.Hour)
+	_, err := b.Void(t.Context(), "t")
+	require.NoError(t, err)
+	e, _ := b.explain(b.Coordinator, "t")
+	require.Contains(t, e.String(), "\nfailed:   voided\n")
+	b.end()
+}
+
 // Explain shows what an effect and a reversal do to their documents.
 func TestExplainDocuments(t *testing.T) {
 	t.Parallel()

@@ -123,6 +123,29 @@ func TestNotReversible(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
+// A reversal with metadata that can't be stored is refused under its own ID, also where
+// its original is gone.
+func TestReversalWithBadMetadata(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0)
+	b.MustMove("done", 10)
+	r := transfer.Reversal{ID: "r", Of: "done", All: true}
+	_, err := b.Reverse(t.Context(), r)
+	require.NoError(t, err)
+	r.Metadata = map[string]any{"$x": "sesame"}
+	for range 2 {
+		_, err := b.Reverse(t.Context(), r)
+		require.ErrorIs(t, err, transfer.ErrInvalidRequest)
+		require.ErrorContains(t, err, `transfer "r": `)
+		require.ErrorContains(t, err, `the metadata key "$x"`)
+		require.NotContains(t, err.Error(), "done")
+		b.Remove("transfers", "done")
+	}
+	b.Remove("transfers", "r") // as a retention would
+	require.Equal(t, bank.Balances(100, 0), b.Balances())
+	require.Empty(t, b.MustAudit().Findings)
+}
+
 // A reversal goes on with an original that is committed and has stalled.
 // It waits for one that has not, as long as its context lets it, and does not wait for
 // one that is stuck.
