@@ -99,7 +99,7 @@ var (
 	// It wraps the cause.
 	// Ask again with the same ID: the money can't move twice.
 	// For a transfer that is known to be committed the error is ErrUnsettled instead.
-	ErrInDoubt = errors.New("outcome in doubt (ask again; for a transfer, with the same ID)")
+	ErrInDoubt = errors.New("outcome in doubt (ask again with the same ID)")
 )
 
 // ErrUnsettled means that the transfer is committed for good, and that not all of it is

@@ -70,11 +70,6 @@ func first(t document.Transfer) protocol.Start {
 // Its answer is not done where the execution did not get the transfer, or lost it to
 // another one.
 func (c *Coordinator) execute(ctx context.Context, t document.Transfer, how terms) answer {
-	if how.start.Claim != protocol.Insert { // one that is not stored has just got its digest
-		if err := sound(t); err != nil {
-			return answerWith(Record{}, aboutTransfer(t.ID, err))
-		}
-	}
 	attempt, err := c.newAttempt(ctx, t, how.reason)
 	if err != nil {
 		return answerWith(Record{}, aboutTransfer(t.ID, err))
@@ -184,6 +179,9 @@ var errAway = errors.New("a server can't be reached")
 // Legs that were lost or changed since would make or lose money, and a digest of a later
 // version may stand for what this one doesn't know.
 func (c *Coordinator) newAttempt(ctx context.Context, t document.Transfer, reason string) (*mongostore.Attempt, error) {
+	if err := sound(t); err != nil {
+		return nil, err
+	}
 	attempt, err := c.store.NewAttempt(t, c.newOwner())
 	if err != nil {
 		return nil, err

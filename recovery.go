@@ -202,9 +202,6 @@ func (c *Coordinator) finish(
 ) (result engine.Result, err error) {
 	limited, cancel := context.WithTimeout(ctx, recovery.Limit)
 	defer cancel()
-	if err := sound(t); err != nil {
-		return result, err
-	}
 	attempt, err := c.newAttempt(ctx, t, reasonOf(start))
 	if err == nil {
 		attempt.Threshold = quiet

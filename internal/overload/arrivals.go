@@ -56,8 +56,8 @@ type arrivals struct {
 	all       sync.WaitGroup
 }
 
-// rate lets calls arrive, and returns how many transfers are done in a second, measured in
-// a window that begins after twice the time that each call has.
+// rate lets calls arrive, and returns how many transfers are done in a second, measured
+// in a window that begins after twice the time that each call has.
 func (a *arrivals) rate(ctx context.Context, window time.Duration) float64 {
 	const tick = 10 * time.Millisecond
 	begun, settled := time.Now(), 2*arrivalPatience

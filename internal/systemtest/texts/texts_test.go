@@ -387,7 +387,7 @@ func TestDoubtIsDiscreet(t *testing.T) {
 				require.Error(t, err)
 				requireDiscreet(t, err.Error(), "t")
 				if errors.Is(err, transfer.ErrInDoubt) {
-					require.ErrorContains(t, err, "ask again; for a transfer, with the same ID")
+					require.ErrorContains(t, err, "ask again with the same ID")
 				}
 				k.RecoverAll()
 				k.requireDiscreetLog()
