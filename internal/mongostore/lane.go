@@ -76,8 +76,8 @@ func (s *Store) ClusterOf(lane Lane) collections.Cluster {
 func (s *Store) ClusterCount() int { return len(s.catalog.Clusters) }
 
 // ClustersOf returns the clusters that a transfer's participants are in, always in the
-// same order. Every transfer needs the transfers' cluster: it is named only where there is
-// no other.
+// same order. Every transfer needs the transfers' cluster: it is named only where there
+// is no other.
 func (s *Store) ClustersOf(t document.Transfer) []collections.Cluster {
 	var touched []collections.Cluster
 	for _, cluster := range s.catalog.Clusters[1:] {
