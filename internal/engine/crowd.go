@@ -25,8 +25,8 @@ const crowdedShare = 8
 // error is ErrNothingSent.
 // Otherwise all would wait until little time was left for any of them, and the more
 // callers there were, the fewer would succeed.
-// A refusal comes after a while, and another try: callers who ask again at once would keep
-// the processor from those who are served.
+// A refusal comes after a while, and another try: callers who ask again at once would
+// keep the processor from those who are served.
 func (e *Engine) Join(ctx context.Context, planned document.Transfer) (leave func(), err error) {
 	c := &e.gate.waitlistFor(e.store.ClustersOf(planned)).crowd
 	if err := e.join(ctx, c); err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A caller of something new that would not be served in time is refused, and is not counted
-// among those who are before others.
+// A caller of something new that would not be served in time is refused, and is not
+// counted among those who are before others.
 func TestTurnsThatWouldNotCome(t *testing.T) {
 	for name, row := range map[string]struct {
 		before  int64
