@@ -58,7 +58,8 @@
 // waits for no other, and each of a thousand costs a fraction of a command. There is
 // nothing to tune: call [Coordinator.Transfer] from as many goroutines as you like, or
 // call [Coordinator.TransferMany]. Beyond [GroupCommit].MaxPending, callers wait for a
-// place until their contexts end.
+// place. When more calls come than are served, those that would not be served before
+// their deadlines are refused early, so that the others are served as fast as ever.
 //
 // # What a crash leaves
 //

@@ -119,6 +119,8 @@ type Leg struct {
 //     Ask again with the same ID.
 //   - the context's own error, ErrClosed, a server that can't be reached for 30 s: this
 //     call has stored nothing.
+//     context.DeadlineExceeded comes before the deadline where too many callers are
+//     before this one: ask again, after a while.
 //     An earlier call with the same ID keeps its outcome, even a success.
 //     So don't conclude that nothing moved, and ask again with the same ID.
 //   - ErrUnauthorized, ErrUnsupportedDeployment: the same, and it takes an operator.
