@@ -3,6 +3,7 @@ package overload
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	transfer "github.com/mongotransfer/transfer"
@@ -39,6 +40,7 @@ func playArrivals(ctx context.Context, s *scene) error {
 	s.keeps("transfers done, beside those of 256 callers", before, during, 0.5)
 	s.note("callers left in doubt", a.doubt.Load())
 	s.note("callers told that nothing was stored", a.unsent.Load())
+	s.atLeast("of these, in the first half of their time", a.early.Load(), 1)
 	s.note("the slowest answer", time.Duration(a.longest.Load()).Round(time.Millisecond))
 	took, err := b.drained(ctx)
 	if err != nil {
@@ -54,6 +56,7 @@ type arrivals struct {
 	perSecond float64
 	call      func(context.Context) error
 	all       sync.WaitGroup
+	early     atomic.Int64 // answers that nothing was stored, in the first half of the time
 }
 
 // rate lets calls arrive, and returns how many transfers are done in a second, measured
@@ -83,5 +86,10 @@ func (a *arrivals) one(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, arrivalPatience)
 	defer cancel()
 	begun := time.Now()
-	a.take(a.call(limited), time.Since(begun))
+	err := a.call(limited)
+	took := time.Since(begun)
+	if transfer.OutcomeOf(err) == transfer.NothingStored && took < arrivalPatience/2 {
+		a.early.Add(1)
+	}
+	a.take(err, took)
 }
