@@ -68,7 +68,8 @@ var (
 	// ErrInsufficientFunds means that the debit would leave less than the account's
 	// floor.
 	ErrInsufficientFunds = errors.New("insufficient funds")
-	// ErrOverflow means that the balance would leave the range of what is stored exactly.
+	// ErrOverflow means that a credit would take the balance beyond its limit, or that a
+	// sum of amounts can't be stored exactly.
 	ErrOverflow = errors.New("the balance would exceed its limit")
 	// ErrRequirementFailed means that the document of an effect is missing, is not as the
 	// effect requires, or is reserved for another transfer.

@@ -83,7 +83,7 @@ func TestRefusals(t *testing.T) {
 		{"text", bson.D{{Key: "balance", Value: "100"}}, transfer.ErrAmountKind, "amountKind", ""},
 		{"funds", bson.D{{Key: "balance", Value: 59}}, transfer.ErrInsufficientFunds, "insufficientFunds", "59"},
 		{"floor", bson.D{{Key: "floor", Value: 41}}, transfer.ErrInsufficientFunds, "insufficientFunds", "100"},
-		{"too rich", bson.D{{Key: "balance", Value: int64(1)<<62 + 1}}, transfer.ErrOverflow, "overflow", "4611686018427387905"},
+		{"too rich", bson.D{{Key: "balance", Value: int64(1)<<62 + int64(1)<<61 + 1}}, transfer.ErrOverflow, "overflow", "6917529027641081857"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

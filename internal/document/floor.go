@@ -43,12 +43,17 @@ type Bounds struct {
 
 // Bounds returns the bounds for prepares that take so much in all, and of whose credits
 // the largest is this one, after so much was paid in.
+// A balance that credits in flight have carried beyond the limit can't be credited any
+// more, and is debited like any other: otherwise the money would never come out again.
 func (f Floor) Bounds(taken, paid, largest money.Amount) Bounds {
 	limit := money.MaxBalance(taken.Kind())
 	low, err := f.after(limit.Neg(), taken, paid)
 	high := limit
+	if largest.Sign() == 0 {
+		high = money.Ceiling(taken.Kind())
+	}
 	if err == nil {
-		high, err = subtract(limit, paid, largest)
+		high, err = subtract(high, paid, largest)
 	}
 	if err != nil {
 		return Bounds{Low: limit, High: limit.Neg()}

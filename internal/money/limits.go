@@ -41,8 +41,9 @@ const MaxInFlight = 1 << 13
 
 // Ceiling returns the largest balance of a kind that transfers can lead to.
 // Each credit found room up to MaxBalance when it was prepared.
-// All credits in flight together may carry the balance beyond that, and then nothing more
-// is prepared.
+// All credits in flight together may carry the balance beyond that, and then no more
+// credits are prepared.
+// Debits in flight may be undone, and count like credits.
 func Ceiling(kind Kind) Amount {
 	if kind == Whole {
 		return Units(maxBalanceUnits + MaxInFlight*maxUnits)

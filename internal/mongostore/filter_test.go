@@ -173,14 +173,8 @@ func kindRows() []filterRow {
 }
 
 func fundsRows() []filterRow {
-	type edge struct {
-		name           string
-		balance, floor any
-		amount         money.Amount
-		facts          func(*protocol.Facts)
-	}
 	least := -int64(1) << 62
-	edges := []edge{
+	return rowsOf([]edge{
 		{"no floor field, to zero", int64(60), nil, money.Units(-60), nothing},
 		{"no floor field, below zero by 1", int64(59), nil, money.Units(-60), poor},
 		{"floor is null, to zero", int64(60), bson.Null{}, money.Units(-60), nothing},
@@ -206,15 +200,6 @@ func fundsRows() []filterRow {
 		{"no floor, decimal, past it", decimal("-999999999999999999999"), bson.MinKey{}, dec("-1"), poor},
 		{"floor below the limit, past the limit", least + 59, int64(math.MinInt64), money.Units(-60), poor},
 		{"floor of the largest number", int64(math.MaxInt64), int64(math.MaxInt64), money.Units(-60), odd},
-		{"room for a credit", -least - 60, nil, money.Units(60), nothing},
-		{"no room for a credit", -least - 59, nil, money.Units(60), crowded},
-		{"beyond the limit, credit", int64(math.MaxInt64), nil, money.Units(1), crowded},
-		{"below the limit, credit", int64(math.MinInt64), nil, money.Units(1), crowded},
-		{"beyond the limit, debit", -least + 1, nil, money.Units(-60), crowded},
-		{"at the limit, debit", -least, nil, money.Units(-60), nothing},
-		{"room for a decimal credit", decimal("999999999999999999998.999999999999"), nil, dec("1"), nothing},
-		{"no room for a decimal credit", decimal("999999999999999999999"), nil, dec("1"), crowded},
-		{"10^21", decimal("1E+21"), nil, dec("-1"), crowded},
 		{"more places than allowed", decimal("100.0000000000001"), nil, dec("-1"), odd},
 		{"more places than allowed, credit", decimal("100.0000000000001"), nil, dec("1"), odd},
 		{"much less than allowed", decimal("1E-30"), nil, dec("1"), odd},
@@ -223,7 +208,39 @@ func fundsRows() []filterRow {
 		{"zero with a large exponent", decimal("0E+6000"), nil, dec("1"), nothing},
 		{"zero with a small exponent", decimal("0E-6000"), nil, dec("1"), nothing},
 		{"largest units amount", int64(1) << 48, nil, money.Units(-(1 << 48)), nothing},
-	}
+	})
+}
+
+func limitRows() []filterRow {
+	most := int64(1) << 62
+	ceiling := most + int64(1)<<61 // 2^62, and 2^13 credits of 2^48
+	return rowsOf([]edge{
+		{"room for a credit", most - 60, nil, money.Units(60), nothing},
+		{"no room for a credit", most - 59, nil, money.Units(60), crowded},
+		{"beyond the limit, credit", int64(math.MaxInt64), nil, money.Units(1), crowded},
+		{"below the limit, credit", int64(math.MinInt64), nil, money.Units(1), crowded},
+		{"beyond the limit, debit", most + 1, nil, money.Units(-60), nothing},
+		{"as far beyond as credits lead, debit", ceiling, nil, money.Units(-60), nothing},
+		{"farther than credits lead, debit", ceiling + 1, nil, money.Units(-60), crowded},
+		{"at the limit, debit", most, nil, money.Units(-60), nothing},
+		{"room for a decimal credit", decimal("999999999999999999998.999999999999"), nil, dec("1"), nothing},
+		{"no room for a decimal credit", decimal("999999999999999999999"), nil, dec("1"), crowded},
+		{"10^21, credit", decimal("1E+21"), nil, dec("1"), crowded},
+		{"10^21, debit", decimal("1E+21"), nil, dec("-1"), nothing},
+		{"decimal, as far beyond as credits lead, debit", decimal("9.192E+21"), nil, dec("-1"), nothing},
+		{"decimal, farther than credits lead, debit", decimal("9192000000000000000000.000000000001"), nil, dec("-1"), crowded},
+	})
+}
+
+// edge is an account whose balance or floor is at the edge of what an amount needs.
+type edge struct {
+	name           string
+	balance, floor any
+	amount         money.Amount
+	facts          func(*protocol.Facts)
+}
+
+func rowsOf(edges []edge) []filterRow {
 	rows := make([]filterRow, len(edges))
 	for i, e := range edges {
 		rows[i] = filterRow{
@@ -240,7 +257,7 @@ func fundsRows() []filterRow {
 func TestPrepareMatchesWhatCanTakePart(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	for _, rows := range [][]filterRow{fenceRows(), currencyRows(), kindRows(), fundsRows()} {
+	for _, rows := range [][]filterRow{fenceRows(), currencyRows(), kindRows(), fundsRows(), limitRows()} {
 		for _, row := range rows {
 			t.Run(row.name, func(t *testing.T) { b.with(t).sendRow(row) })
 		}

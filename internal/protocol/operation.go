@@ -288,6 +288,7 @@ type Facts struct {
 	// Funds says that a debit leaves the balance at or above the floor.
 	Funds bool
 	// WithinLimits says that the balance stays within the limits of what is stored.
+	// A debit is taken from a balance beyond the upper limit, too.
 	WithinLimits bool
 	// Unmet says that the document of an effect is missing, differs from what is
 	// required, or is reserved for another transfer.

@@ -98,11 +98,10 @@ func (m MarkerRepair) key() string {
 }
 
 // payable returns the least and the largest balance to which an amount can be added so
-// that the sum is exact and within the limits.
+// that the sum is exact, and no larger than transfers lead to.
 func payable(amount money.Amount) (low, high money.Amount, err error) {
-	limit := money.MaxBalance(amount.Kind())
-	high, err = limit.Add(amount.Neg())
-	return limit.Neg(), high, err
+	high, err = money.Ceiling(amount.Kind()).Add(amount.Neg())
+	return money.MaxBalance(amount.Kind()).Neg(), high, err
 }
 
 // MarkerState is what a read shows of an account whose marker is to be removed.

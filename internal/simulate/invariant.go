@@ -150,7 +150,7 @@ func (w *World) checkPrepared(before *Version) error {
 				return violates(3, "%s is closed, and gets a marker", accountName(leg.Account))
 			case a.Frozen:
 				return violates(3, "%s is frozen, and gets a marker", accountName(leg.Account))
-			case max(was.Balance, a.Balance)+leg.credit() > w.MostBalance:
+			case leg.credit() > 0 && max(was.Balance, a.Balance)+leg.credit() > w.MostBalance:
 				return violates(3, "%s is to receive more than can be stored", accountName(leg.Account))
 			}
 		}

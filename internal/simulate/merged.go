@@ -123,7 +123,7 @@ func (w *World) admits(a *Account, u update) bool {
 		!a.Odd &&
 		(u.taken == 0 || balance-u.taken >= max(a.Floor, -w.MostBalance)) &&
 		(u.taken > 0 || a.Balance >= -w.MostBalance) &&
-		balance+u.largest <= w.MostBalance
+		(u.largest == 0 || balance+u.largest <= w.MostBalance)
 }
 
 // findsAll reports whether an account has the traces that an update needs.

@@ -72,7 +72,7 @@ func (w *World) hindranceOfMoney(a *Account, leg Leg, reserved int) protocol.Rea
 		return protocol.Busy
 	case leg.debit() > 0 && (balance < a.Floor || balance < -w.MostBalance):
 		return protocol.InsufficientFunds
-	case a.Balance+leg.credit() > w.MostBalance:
+	case leg.credit() > 0 && a.Balance+leg.credit() > w.MostBalance:
 		return protocol.Overflow
 	}
 	return 0

@@ -27,7 +27,7 @@ type World struct {
 	// MarkerLimit is how many transfers may be in flight on one account.
 	// Only reads judge that.
 	MarkerLimit int
-	// MostBalance is the largest balance that is ever stored.
+	// MostBalance is the largest balance for which a credit is prepared.
 	MostBalance int64
 
 	majority Version              // what survives a failover
@@ -190,7 +190,7 @@ func (w *World) facts(at *Version, m Message) protocol.Facts {
 	}
 	if facts.Kind {
 		facts.Funds = leg.debit() == 0 || a.Balance-leg.debit() >= max(a.Floor, -w.MostBalance)
-		facts.WithinLimits = a.Balance+leg.credit() <= w.MostBalance && (leg.debit() > 0 || a.Balance >= -w.MostBalance)
+		facts.WithinLimits = leg.debit() > 0 || a.Balance >= -w.MostBalance && a.Balance+leg.credit() <= w.MostBalance
 	}
 	return facts
 }

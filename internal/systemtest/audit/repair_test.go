@@ -122,12 +122,14 @@ func TestRepairRefuses(t *testing.T) {
 	} {
 		require.ErrorIs(t, b.RepairMarker(t.Context(), row.repair), row.want, name)
 	}
-	b.SetField("accounts", "a", "balance", int64(1)<<62)
+	b.SetField("accounts", "a", "balance", int64(1)<<62+int64(1)<<61) // no credits in flight lead farther
 	require.ErrorIs(t, b.RepairMarker(t.Context(), repair("a", "ghost", -5)), transfer.ErrOverflow)
 	b.SetField("accounts", "a", "balance", 40.0)
 	require.ErrorIs(t, b.RepairMarker(t.Context(), repair("a", "ghost", -5)), transfer.ErrAmountKind)
-	b.SetField("accounts", "a", "balance", int64(40))
+	b.SetField("accounts", "a", "balance", int64(1)<<62)
 	require.NoError(t, b.RepairMarker(t.Context(), repair("a", "ghost", -5)))
+	b.RequireBalance("a", 1<<62+5)
+	b.SetField("accounts", "a", "balance", int64(45))
 	b.RecoverAll()
 	require.Equal(t, bank.Balances(45, 60), b.Balances())
 }
