@@ -42,7 +42,7 @@ RACE ?= $(shell test "$$(go env CGO_ENABLED)" = 1 && echo -race)
 # Packages that it shows nothing new: they have one goroutine, start other processes, or
 # do one thing after the other.
 ALONE := $(RATES)|/examples|/internal/(accounts|audit|chaos|conformance|deployment|document|fences)
-ALONE := $(ALONE)|/internal/(inspection|mongostore|mongotest|outside|protocol|queries|repair|simulate|soak|words)
+ALONE := $(ALONE)|/internal/(inspection|memory|mongostore|mongotest|outside|protocol|queries|repair|simulate|soak|words)
 ALONE := $(ALONE)|/systemtest/(audit|config|docs|faults|processes|rights|servers|statements|texts|verbs)
 # Packages that are the same on each version: they break servers, or look at the library
 # more than at the server.
