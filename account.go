@@ -20,7 +20,7 @@ import (
 // A document {_id, balance} is a complete account, even if this library has not opened
 // it.
 type Account struct {
-	// ID is the account's ID.
+	// ID is the account's ID, 1 to 255 bytes of UTF-8.
 	ID string
 	// Ledger is the name of the account's ledger.
 	// Defaults to "", the default ledger.

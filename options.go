@@ -24,8 +24,8 @@ const (
 	defaultTransfers      = "transfers"
 	defaultStallThreshold = 30 * time.Second
 	defaultMarkerLimit    = 4096
-	// maxMarkerLimit keeps the sum of a balance and all credits in flight below 2^63:
-	// 2^62 + 2^13 · 2^48.
+	// maxMarkerLimit keeps the sum of a balance and all credits of a process in flight
+	// below 2^63: 2^62 + 2^13 · 2^48.
 	maxMarkerLimit = money.MaxInFlight
 	// defaultFenceCache is enough for a million accounts.
 	defaultFenceCache = 64 << 20
@@ -120,8 +120,8 @@ func WithLedger(name string, c *mongo.Collection) Option {
 // Its name is stored in the transfers and must stay the same for as long as there are
 // any.
 //
-// A collection of accounts is refused with ErrUnsupportedDeployment, even through another
-// client.
+// A collection of accounts is refused: one of this coordinator's with ErrInvalidRequest,
+// another's with ErrUnsupportedDeployment, even through another client.
 // So where a ledger has a collection of the same name on another server, effects wait
 // until that server was reached once.
 func WithDocuments(name string, c *mongo.Collection) Option {

@@ -14,6 +14,8 @@ const (
 	// Moved means that what the call asked for is done for good.
 	// The money has moved or, for Hold, Extend, Void and Cancel, is held or was
 	// given back.
+	// After Submit it is stored, and nothing has moved yet: [Coordinator.Wait] has the
+	// outcome.
 	// After ErrUnsettled it is committed, and not all of it is in place yet.
 	Moved Outcome = iota + 1
 	// NothingStored means that this call has stored nothing.

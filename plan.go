@@ -46,7 +46,8 @@ func (c *Coordinator) plan(req Request) (document.Transfer, error) {
 		return t, err
 	}
 	if len(legs) > 0 {
-		if t.Legs, err = c.net(legs, req.Currency); err != nil {
+		mayCancelOut := len(req.Legs) > 0 && len(req.Effects) > 0
+		if t.Legs, err = c.net(legs, req.Currency, mayCancelOut); err != nil {
 			return t, err
 		}
 		t.ShareCurrency()
@@ -92,7 +93,7 @@ func (req Request) legs() ([]Leg, error) {
 // net adds up the legs of each account, in the order in which the accounts are first
 // named, and drops what nets to zero.
 // The currency is that of the legs that name none.
-func (c *Coordinator) net(legs []Leg, currency string) ([]document.Leg, error) {
+func (c *Coordinator) net(legs []Leg, currency string, mayCancelOut bool) ([]document.Leg, error) {
 	var sums currencySums
 	places := map[[2]string]int{}
 	netted := make([]document.Leg, 0, len(legs))
@@ -128,6 +129,9 @@ func (c *Coordinator) net(legs []Leg, currency string) ([]document.Leg, error) {
 		return nil, err
 	}
 	netted = slices.DeleteFunc(netted, func(leg document.Leg) bool { return leg.Amount.Sign() == 0 })
+	if len(netted) == 0 && !mayCancelOut {
+		return nil, invalid("nothing moves: the accounts are the same, or their legs cancel out")
+	}
 	return netted, checkNetted(netted)
 }
 
@@ -162,9 +166,6 @@ func (c *Coordinator) checkAccount(id string) error {
 }
 
 func checkNetted(legs []document.Leg) error {
-	if len(legs) == 0 {
-		return invalid("nothing moves: the accounts are the same, or their legs cancel out")
-	}
 	for _, leg := range legs {
 		if limit := money.Max(leg.Amount.Kind()); !leg.Amount.Within(limit) {
 			return invalid("the amount of account %s is beyond the limit of %s", words.Quote(leg.Account), limit)

@@ -27,6 +27,8 @@ type RefusedError struct {
 	// For a document, it is the name under which its collection was registered.
 	Ledger string
 	// Account is the ID of the account, or of the document.
+	// A document's ID that is neither text nor an ObjectID stands here in extended JSON,
+	// a whole number as {"$numberLong":"17"}.
 	Account string
 	// Err is one of the errors that mean that the transfer was refused.
 	Err error

@@ -393,7 +393,7 @@ func (c *Coordinator) legsBack(t document.Transfer, legs []Leg, whole []document
 				nameCurrency(t.CurrencyOf(*moved)), words.Quote(leg.Account), nameCurrency(leg.Currency))
 		}
 	}
-	back, err := c.net(legs, "")
+	back, err := c.net(legs, "", false)
 	if err != nil {
 		return nil, err
 	}

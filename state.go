@@ -153,7 +153,8 @@ type Failure struct {
 	// Ledger is that of the account that is the cause, if an account is.
 	// For an effect it is the name of the documents.
 	Ledger string
-	// Account is the ID of the account that is the cause, or of the effect's document.
+	// Account is the ID of the account that is the cause, or of the effect's document, as
+	// in [RefusedError].
 	Account string
 	// Message says it in words.
 	Message string

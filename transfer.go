@@ -33,10 +33,12 @@ type Request struct {
 	// They take the place of From, To and Amount.
 	// Several on one account are added up, and an account whose legs cancel out takes no
 	// part.
+	// If all cancel out, the request needs Effects.
 	// Defaults to nil: From, To and Amount say what moves.
 	Legs []Leg
 	// AtMost moves what From can spend, up to Amount.
 	// That is read before anything is stored, and is then what the transfer moves.
+	// So with Submit it is what From can spend then, and not when a worker runs it.
 	// If From has less by the time the transfer is prepared, the transfer is refused with
 	// ErrInsufficientFunds.
 	// If From has nothing, the transfer asks for all of Amount, and is refused unless

@@ -149,7 +149,7 @@ func (f *Fake) ledger(name string) *mongo.Collection {
 // a test to put documents there and to look at them.
 // It knows the driver's methods to insert, find, update, count (CountDocuments) and
 // delete, with the operators that docs/testing-your-service.md lists.
-// It refuses all others by name.
+// What it doesn't know it refuses by name.
 func (f *Fake) Documents(name string) *mongo.Collection {
 	return f.client.Database(fakeDatabase).Collection("documents." + name)
 }

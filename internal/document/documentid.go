@@ -72,6 +72,8 @@ func checkDocumentID(id bson.RawValue) error {
 		return checkDocumentIDs(wire.Elements(id.Document()))
 	case bson.TypeNull, bson.TypeUndefined:
 		return errors.New("the document's ID is missing")
+	case bson.TypeDouble, bson.TypeDecimal128:
+		return errors.New("a number that is a document's ID must be whole, and fit in 64 bits")
 	default:
 		return fmt.Errorf("a document's ID can't be of the kind %s", id.Type)
 	}

@@ -86,6 +86,12 @@ func TestRefusedDocumentIDs(t *testing.T) {
 		_, err := EncodeDocumentID(id)
 		require.Error(t, err, "%T %v", id, id)
 	}
+	half, err := bson.ParseDecimal128("0.5")
+	require.NoError(t, err)
+	for _, id := range []any{0.5, 1e30, half} {
+		_, err := EncodeDocumentID(id)
+		require.EqualError(t, err, "a number that is a document's ID must be whole, and fit in 64 bits", "%T %v", id, id)
+	}
 }
 
 // A document's ID is shown as text if it is text, and otherwise with its type.

@@ -50,7 +50,7 @@ func (f Floor) Bounds(taken, paid, largest money.Amount) Bounds {
 	low, err := f.after(limit.Neg(), taken, paid)
 	high := limit
 	if largest.Sign() == 0 {
-		high = money.Ceiling(taken.Kind())
+		high = money.MaxExact(taken.Kind())
 	}
 	if err == nil {
 		high, err = subtract(high, paid, largest)

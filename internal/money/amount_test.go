@@ -241,6 +241,8 @@ func TestLimits(t *testing.T) {
 	assert.Equal(t, "4611686018427387904", MaxBalance(Whole).String())
 	assert.Equal(t, "999999999999999999.999999999999", Max(Decimal).String())
 	assert.Equal(t, "999999999999999999999.999999999999", MaxBalance(Decimal).String())
+	assert.Equal(t, "9223372036854775807", MaxExact(Whole).String())
+	assert.Equal(t, "9999999999999999999999.999999999999", MaxExact(Decimal).String())
 	assert.Equal(t, "6917529027641081856", Ceiling(Whole).String())
 	assert.Equal(t, "9192000000000000000000", Ceiling(Decimal).String())
 	for _, kind := range []Kind{Whole, Decimal} {

@@ -1,6 +1,7 @@
 package money
 
 import (
+	"math"
 	"math/big"
 	"strings"
 )
@@ -17,6 +18,7 @@ const (
 	maxBalanceUnits = int64(1) << 62
 	maxDigits       = 18
 	maxBalance      = 21
+	maxExact        = 22
 )
 
 // Max returns the largest amount of a kind that a transfer may move.
@@ -36,10 +38,19 @@ func MaxBalance(kind Kind) Amount {
 	return nines(maxBalance)
 }
 
-// MaxInFlight is the largest number of transfers in flight on one balance.
+// MaxInFlight is how many transfers one process has in flight on one balance, at most.
 const MaxInFlight = 1 << 13
 
-// Ceiling returns the largest balance of a kind that transfers can lead to.
+// MaxExact returns the largest balance of a kind that can be stored exactly, with all the
+// places that a decimal may have.
+func MaxExact(kind Kind) Amount {
+	if kind == Whole {
+		return Units(math.MaxInt64)
+	}
+	return nines(maxExact)
+}
+
+// Ceiling returns the largest balance of a kind to which one process can lead.
 // Each credit found room up to MaxBalance when it was prepared.
 // All credits in flight together may carry the balance beyond that, and then no more
 // credits are prepared.

@@ -98,9 +98,9 @@ func (m MarkerRepair) key() string {
 }
 
 // payable returns the least and the largest balance to which an amount can be added so
-// that the sum is exact, and no larger than transfers lead to.
+// that the sum is exact, and can be stored exactly.
 func payable(amount money.Amount) (low, high money.Amount, err error) {
-	high, err = money.Ceiling(amount.Kind()).Add(amount.Neg())
+	high, err = money.MaxExact(amount.Kind()).Add(amount.Neg())
 	return money.MaxBalance(amount.Kind()).Neg(), high, err
 }
 

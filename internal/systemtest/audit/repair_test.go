@@ -3,6 +3,7 @@ package audit
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync"
 	"testing"
 	"time"
@@ -122,7 +123,7 @@ func TestRepairRefuses(t *testing.T) {
 	} {
 		require.ErrorIs(t, b.RepairMarker(t.Context(), row.repair), row.want, name)
 	}
-	b.SetField("accounts", "a", "balance", int64(1)<<62+int64(1)<<61) // no credits in flight lead farther
+	b.SetField("accounts", "a", "balance", int64(math.MaxInt64))
 	require.ErrorIs(t, b.RepairMarker(t.Context(), repair("a", "ghost", -5)), transfer.ErrOverflow)
 	b.SetField("accounts", "a", "balance", 40.0)
 	require.ErrorIs(t, b.RepairMarker(t.Context(), repair("a", "ghost", -5)), transfer.ErrAmountKind)

@@ -202,6 +202,26 @@ func TestEffectsAlone(t *testing.T) {
 	b.CheckBooks(bank.Balances())
 }
 
+// Beside effects, legs may cancel out: the accounts take no part.
+// Without effects nothing is left to be done, and that is refused.
+func TestLegsCancelOutBesideEffects(t *testing.T) {
+	t.Parallel()
+	b := bank.NewShop(t, 100, 0)
+	legs := []transfer.Leg{{Account: "a", Amount: transfer.Units(-5)}, {Account: "a", Amount: transfer.Units(5)}}
+	paid := []transfer.Effect{{Documents: "orders", ID: "o-1", Set: bson.D{{Key: "status", Value: "paid"}}}}
+	_, err := b.Transfer(t.Context(), transfer.Request{ID: "none", Legs: legs})
+	require.ErrorIs(t, err, transfer.ErrInvalidRequest)
+	rec, err := b.Transfer(t.Context(), transfer.Request{ID: "t", Legs: legs, Effects: paid})
+	require.NoError(t, err)
+	require.Empty(t, rec.Legs)
+	b.RequireOrder("o-1", "paid", false)
+	_, err = b.Transfer(t.Context(), transfer.Request{ID: "t", Effects: paid})
+	require.NoError(t, err, "it is the same request")
+	_, err = b.Transfer(t.Context(), transfer.Request{ID: "to oneself", From: "a", To: "a", Amount: transfer.Units(5), Effects: paid})
+	require.ErrorIs(t, err, transfer.ErrInvalidRequest)
+	b.CheckBooks(bank.Balances(100, 0))
+}
+
 // An invalid effect is refused before anything is stored.
 func TestEffectsAreChecked(t *testing.T) {
 	t.Parallel()
