@@ -97,11 +97,19 @@ func (b *tab) requireQuiet() {
 }
 
 // goTo loads a page of the window, by its relative address.
+// The page before it may be about to load itself anew, which breaks this off.
 func (b *tab) goTo(address string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, eventually)
 	defer cancel()
-	require.NoError(b.t, chromedp.Do(ctx, chromedp.Navigate(b.root+strings.TrimPrefix(address, "./"))), address)
+	for {
+		err := chromedp.Do(ctx, chromedp.Navigate(b.root+strings.TrimPrefix(address, "./")))
+		if err != nil && ctx.Err() == nil && strings.Contains(err.Error(), "net::ERR_ABORTED") {
+			continue
+		}
+		require.NoError(b.t, err, address)
+		return
+	}
 }
 
 // eval returns what an expression is in the page.
