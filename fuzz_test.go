@@ -171,6 +171,13 @@ func payload(t *testing.T, c *Coordinator, planned document.Transfer) string {
 	return strings.Join(lines, "\n")
 }
 
+func leastDecimal(t *testing.T) Amount {
+	t.Helper()
+	least, err := ParseDecimal("0.000000000001")
+	require.NoError(t, err)
+	return least
+}
+
 func exactly(t *testing.T, a Amount) *big.Rat {
 	t.Helper()
 	number, ok := new(big.Rat).SetString(a.String())

@@ -92,6 +92,7 @@ func (req Request) legs() ([]Leg, error) {
 
 // net adds up the legs of each account, in the order in which the accounts are first
 // named, and drops what nets to zero.
+// Something must be left, unless the legs may cancel out.
 // The currency is that of the legs that name none.
 func (c *Coordinator) net(legs []Leg, currency string, mayCancelOut bool) ([]document.Leg, error) {
 	var sums currencySums
@@ -129,10 +130,13 @@ func (c *Coordinator) net(legs []Leg, currency string, mayCancelOut bool) ([]doc
 		return nil, err
 	}
 	netted = slices.DeleteFunc(netted, func(leg document.Leg) bool { return leg.Amount.Sign() == 0 })
-	if len(netted) == 0 && !mayCancelOut {
-		return nil, invalid("nothing moves: the accounts are the same, or their legs cancel out")
+	switch {
+	case len(netted) > 0:
+		return netted, checkNetted(netted)
+	case mayCancelOut:
+		return nil, nil
 	}
-	return netted, checkNetted(netted)
+	return nil, invalid("nothing moves: the accounts are the same, or their legs cancel out")
 }
 
 func (c *Coordinator) checkLeg(leg Leg) error {

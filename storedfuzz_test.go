@@ -194,13 +194,6 @@ func FuzzStoredAccount(f *testing.F) {
 	})
 }
 
-func leastDecimal(t *testing.T) Amount {
-	t.Helper()
-	least, err := ParseDecimal("0.000000000001")
-	require.NoError(t, err)
-	return least
-}
-
 // requireTrueAnswer runs a transfer and requires that the documents agree with its
 // outcome.
 func (v *vault) requireTrueAnswer(t *testing.T, c *Coordinator, req Request, odd string) {
@@ -218,6 +211,7 @@ func (v *vault) requireTrueAnswer(t *testing.T, c *Coordinator, req Request, odd
 		require.Equal(t, StateRollback, rec.State)
 		require.ErrorIs(t, err, ErrUnwritable)
 		require.Equal(t, odd, rec.Stuck.Account)
+		require.Equal(t, before[odd], v.raw(t, "accounts", odd))
 		return
 	default:
 		require.Equal(t, StateFail, rec.State)

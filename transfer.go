@@ -38,7 +38,7 @@ type Request struct {
 	Legs []Leg
 	// AtMost moves what From can spend, up to Amount.
 	// That is read before anything is stored, and is then what the transfer moves.
-	// So with Submit it is what From can spend then, and not when a worker runs it.
+	// With Submit it is read at the submission, and not when a worker runs the transfer.
 	// If From has less by the time the transfer is prepared, the transfer is refused with
 	// ErrInsufficientFunds.
 	// If From has nothing, the transfer asks for all of Amount, and is refused unless

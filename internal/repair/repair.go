@@ -98,7 +98,7 @@ func (m MarkerRepair) key() string {
 }
 
 // payable returns the least and the largest balance to which an amount can be added so
-// that the sum is exact, and can be stored exactly.
+// that the sum can be stored exactly.
 func payable(amount money.Amount) (low, high money.Amount, err error) {
 	high, err = money.MaxExact(amount.Kind()).Add(amount.Neg())
 	return money.MaxBalance(amount.Kind()).Neg(), high, err

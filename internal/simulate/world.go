@@ -27,7 +27,7 @@ type World struct {
 	// MarkerLimit is how many transfers may be in flight on one account.
 	// Only reads judge that.
 	MarkerLimit int
-	// MostBalance is the largest balance for which a credit is prepared.
+	// MostBalance is how large a credit that is prepared may make the balance.
 	MostBalance int64
 
 	majority Version              // what survives a failover

@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -53,6 +54,30 @@ func TestMoneyBeyondTheLimitComesOut(t *testing.T) {
 			require.Empty(t, b.MustAudit().Findings)
 		})
 	}
+}
+
+// A pay that would pass what an int64 holds waits until money is taken out.
+func TestPayWaitsForRoom(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 1<<49, 0)
+	most := int64(1) << 48
+	for _, id := range []string{"fits", "waits"} {
+		_, err := b.Hold(t.Context(), bank.Move(id, "a", "b", most), time.Hour)
+		require.NoError(t, err)
+	}
+	b.SetField("accounts", "b", "balance", math.MaxInt64-most) // credits of other processes
+	_, err := b.Post(t.Context(), "fits")
+	require.NoError(t, err)
+	rec, err := b.Post(t.Context(), "waits")
+	require.ErrorIs(t, err, transfer.ErrUnsettled)
+	require.Equal(t, "unwritable", rec.Stuck.Code)
+	b.RequireBalance("b", math.MaxInt64)
+	_, err = b.Transfer(t.Context(), bank.Move("makes room", "b", "a", most))
+	require.NoError(t, err)
+	b.RecoverAll()
+	b.RequireBalance("b", math.MaxInt64)
+	b.SetField("accounts", "b", "balance", most)
+	b.CheckBooks(bank.Balances(2*most, 0))
 }
 
 func amount(t *testing.T, text string) (a transfer.Amount) {
