@@ -29,7 +29,7 @@ func Units(n int64) Amount { return Amount{money.Units(n)} }
 
 // ParseDecimal reads a decimal in plain notation, like -12.50, with at most 12 digits
 // behind the point.
-// The digits are kept as they are written.
+// The digits are kept as they are written, but for zeros behind those 12.
 func ParseDecimal(text string) (Amount, error) {
 	exact, err := money.Parse(text)
 	if err != nil {

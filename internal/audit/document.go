@@ -103,7 +103,7 @@ func (d *Document) decodeBalance(stored bson.RawValue) {
 		d.BadBalance = err.Error()
 	case d.Balance.Places() > money.MaxPlaces:
 		d.BadBalance = fmt.Sprintf("%s has more than %d digits behind the point", d.Balance, money.MaxPlaces)
-	case d.Balance.Cmp(money.Ceiling(kind)) > 0, d.Balance.Cmp(money.MaxBalance(kind).Neg()) < 0:
+	case d.Balance.Cmp(money.MaxExact(kind)) > 0, d.Balance.Cmp(money.MaxBalance(kind).Neg()) < 0:
 		d.BadBalance = fmt.Sprintf("%s is beyond the limits of what is stored", d.Balance)
 	}
 }

@@ -63,6 +63,49 @@ func NothingReserved(field string) bson.D {
 		operator("$eq", operator("$ifNull", pending, nil), nil))
 }
 
+// RefuseRounding makes the server refuse to pay decimals in where the sum would have more
+// digits than a Decimal128, which the server would round. It refuses by itself what an
+// int64 can't hold.
+//
+// The condition fails, rather than not hold: an update that does not match says that the
+// marker is gone, and that the money was paid. So it asks for nothing where the marker is
+// gone. No operator fails on demand, but one that is to make a number of a text does.
+func (f Fields) RefuseRounding(m *wire.Message, paid money.Amount, marker string) {
+	if paid.Kind() != money.Decimal || paid.Sign() <= 0 {
+		return
+	}
+	none := money.Zero(money.Decimal)
+	balance := "$" + f.Balance
+	m.Begin("$expr")
+	m.BeginArray("$or")
+	m.Begin("0")
+	m.BeginArray("$lte")
+	m.Text("0", balance)
+	m.Amount("1", Floor{}.Bounds(none, paid, none).High)
+	m.End()
+	m.End()
+	m.Begin("1")
+	m.BeginArray("$eq")
+	m.Begin("0")
+	m.Text("$type", "$"+marker)
+	m.End()
+	m.Text("1", "missing")
+	m.End()
+	m.End()
+	m.Begin("2")
+	m.Begin("$toInt")
+	m.BeginArray("$concat")
+	m.Text("0", wire.NoRoom)
+	m.Begin("1")
+	m.Text("$toString", balance)
+	m.End()
+	m.End()
+	m.End()
+	m.End()
+	m.End()
+	m.End()
+}
+
 // ExactBalance excludes a decimal balance with more digits behind the point than a sum
 // keeps exactly. It is the operand of $expr.
 func ExactBalance(field string) (bson.Raw, error) {

@@ -40,7 +40,8 @@ func Units(n int64) Amount { return Amount{units: n} }
 func errOutOfRange() error { return errors.New("the number is too large to be exact") }
 
 // Parse reads a decimal in plain notation: an optional sign, digits, and at most 12
-// digits after a point.
+// digits after a point. Zeros behind those are dropped: a balance that was stored by hand
+// may be written with them.
 func Parse(text string) (Amount, error) {
 	digits := text
 	if digits != "" && (digits[0] == '-' || digits[0] == '+') {
@@ -51,7 +52,10 @@ func Parse(text string) (Amount, error) {
 		return Amount{}, errors.New("a decimal is written like 12.50")
 	}
 	if len(fraction) > MaxPlaces {
-		return Amount{}, fmt.Errorf("a decimal has at most %d digits behind the point", MaxPlaces)
+		if strings.Trim(fraction[MaxPlaces:], "0") != "" {
+			return Amount{}, fmt.Errorf("a decimal has at most %d digits behind the point", MaxPlaces)
+		}
+		fraction = fraction[:MaxPlaces]
 	}
 	if len(strings.TrimLeft(whole, "0")) > maxWholeDigits {
 		return Amount{}, fmt.Errorf("a decimal has at most %d digits before the point", maxWholeDigits)

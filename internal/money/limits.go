@@ -2,7 +2,6 @@ package money
 
 import (
 	"math"
-	"math/big"
 	"strings"
 )
 
@@ -13,6 +12,9 @@ import (
 //
 // Decimals: at most 12 places, amounts below 10^18 and balances below 10^21, which are 33
 // of the 34 digits of a Decimal128.
+//
+// Credits in flight from several processes may lead to MaxExact, and none beyond: what
+// has no room there waits, which document.Fields.RefuseRounding sees to for decimals.
 const (
 	maxUnits        = int64(1) << 48
 	maxBalanceUnits = int64(1) << 62
@@ -49,22 +51,6 @@ func MaxExact(kind Kind) Amount {
 	}
 	return nines(maxExact)
 }
-
-// Ceiling returns the largest balance of a kind to which one process can lead.
-// Each credit found room up to MaxBalance when it was prepared.
-// All credits in flight together may carry the balance beyond that, and then no more
-// credits are prepared.
-// Debits in flight may be undone, and count like credits.
-func Ceiling(kind Kind) Amount {
-	if kind == Whole {
-		return Units(maxBalanceUnits + MaxInFlight*maxUnits)
-	}
-	ceiling := new(big.Int).Mul(tenTo(maxDigits), big.NewInt(MaxInFlight))
-	sum, _ := exact(ceiling.Add(ceiling, tenTo(maxBalance)), 0)
-	return sum
-}
-
-func tenTo(n int64) *big.Int { return new(big.Int).Exp(big.NewInt(10), big.NewInt(n), nil) }
 
 // nines returns the largest decimal below 10^digits.
 func nines(digits int) Amount {

@@ -12,7 +12,7 @@ import (
 // digits.
 func TestDecimalsAtTheEdges(t *testing.T) {
 	minusZero := bson.NewDecimal128(1<<63|uint64(-bson.MinDecimal128Exp)<<coefficientBits, 0)
-	edges := []Amount{MaxBalance(Decimal), Max(Decimal), Ceiling(Decimal), Units(-5), {kind: Decimal, decimal: minusZero}}
+	edges := []Amount{MaxBalance(Decimal), Max(Decimal), MaxExact(Decimal), Units(-5), {kind: Decimal, decimal: minusZero}}
 	for _, text := range []string{
 		"0", "0.00", "0E+20", "0E-64", "1", "-1", "1.50", "-1.5", "0.000000000001", "1E+20", "1E+64", "-1E-64", "1E-33",
 		"18446744073709551615", "18446744073709551616", "-18446744073709551617", "1844674407370955161.6", "1E+15", "1E+16", "3E+33",

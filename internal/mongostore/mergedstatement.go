@@ -20,6 +20,7 @@ func (u *mergedUpdate) Write(m *wire.Message) {
 		u.conditions(m)
 	} else {
 		u.fields().Legible(m, u.drawsFence)
+		u.fields().RefuseRounding(m, u.net, first.removed().path)
 	}
 	for _, call := range u.calls {
 		if call.removes() {
@@ -101,14 +102,8 @@ func (u *mergedUpdate) conditions(m *wire.Message) {
 }
 
 // bounds returns the bounds of the balance within which all of the update can be done.
-// Where nothing is prepared, they are those that transfers can't lead beyond.
 func (u *mergedUpdate) bounds() document.Bounds {
-	if u.prepares {
-		return u.firstPrepare().participant().floor.Bounds(u.taken, u.paid, u.largestCredit)
-	}
-	ceiling := money.Ceiling(u.paid.Kind())
-	high, err := ceiling.Add(u.paid.Neg())
-	return document.Bounds{Low: ceiling.Neg(), High: high, Known: err == nil}
+	return u.firstPrepare().participant().floor.Bounds(u.taken, u.paid, u.largestCredit)
 }
 
 // changes sets and removes the traces of all calls, and changes the balance by all of

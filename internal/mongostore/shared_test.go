@@ -340,24 +340,26 @@ func TestSharedSumsAtTheLimits(t *testing.T) {
 		wants[name] = want
 	}
 	add("a", most, least, up(most, least))
-	add("b", up(money.Ceiling(money.Whole), least.Neg()), least, money.Ceiling(money.Whole))
-	add("c", money.Ceiling(money.Whole), least, money.Ceiling(money.Whole)) // beyond: by itself
+	add("b", up(money.MaxExact(money.Whole), least.Neg()), least, money.MaxExact(money.Whole))
+	add("c", money.MaxExact(money.Whole), least, money.MaxExact(money.Whole)) // no room: asked for by itself
 	add("d", most.Neg(), money.Max(money.Whole), up(most.Neg(), money.Max(money.Whole)))
 	add("e", huge, tiny, up(huge, tiny))
-	add("f", up(money.Ceiling(money.Decimal), tiny.Neg()), tiny, money.Ceiling(money.Decimal))
+	add("f", up(money.MaxExact(money.Decimal), tiny.Neg()), tiny, money.MaxExact(money.Decimal))
 	add("g", huge.Neg(), money.Max(money.Decimal), up(huge.Neg(), money.Max(money.Decimal)))
+	add("h", money.MaxExact(money.Decimal), tiny, money.MaxExact(money.Decimal)) // no room
 	b.trial()
 	b.batch(rs)
 	_, accounts := b.sent()
-	assert.ElementsMatch(t, []int{4, 3}, accounts[0])
+	assert.ElementsMatch(t, []int{4, 4}, accounts[0])
 	got := results(rs)
 	for name, want := range wants {
 		stored, err := money.FromBSON(b.Raw("accounts", name).Lookup("balance"))
 		require.NoError(t, err, name)
 		assert.Zero(t, stored.Cmp(want), "%s: %s, not %s", name, stored, want)
-		if name != "c" {
+		if name != "c" && name != "h" {
 			assert.Equal(t, protocol.Applied, got[name], name)
 		}
 	}
 	assert.Equal(t, protocol.NotMatched, got["c"])
+	assert.Equal(t, protocol.NotMatched, got["h"])
 }

@@ -21,7 +21,7 @@ func codeName(code int) string {
 		{86, "IndexKeySpecsConflict"}, {89, "NetworkTimeout"}, {91, "ShutdownInProgress"}, {100, "UnsatisfiableWriteConcern"},
 		{112, "WriteConflict"}, {codeValidationFailure, "DocumentValidationFailure"}, {133, "FailedToSatisfyReadPreference"},
 		{171, "CannotIndexParallelArrays"}, {189, "PrimarySteppedDown"}, {201, "CannotBuildIndexKeys"}, {211, "KeyNotFound"},
-		{239, "SnapshotTooOld"}, {246, "SnapshotUnavailable"},
+		{239, "SnapshotTooOld"}, {codeConversionFailure, "ConversionFailure"}, {246, "SnapshotUnavailable"},
 		{262, "ExceededTimeLimit"}, {314, "ObjectIsBusy"}, {9001, "SocketException"}, {10107, "NotWritablePrimary"},
 		{10334, "BSONObjectTooLarge"}, {CodeDuplicateKey, "DuplicateKey"}, {11001, "DuplicateKey"}, {12582, "DuplicateKey"},
 		{11600, "InterruptedAtShutdown"}, {11601, "Interrupted"}, {11602, "InterruptedDueToReplStateChange"},

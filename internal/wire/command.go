@@ -31,7 +31,12 @@ const (
 	CodeAtlas             = 8000 // what a shared tier of MongoDB's hosting does not allow
 	CodeDuplicateKey      = 11000
 	codeValidationFailure = 121
+	codeConversionFailure = 241
 )
+
+// NoRoom begins a text in place of a number, by which a statement fails that would pay in
+// more than a balance can hold.
+const NoRoom = "no room beside "
 
 // IsRefusal reports whether a code says that the server has read a statement and refused
 // to apply it.
@@ -51,6 +56,7 @@ func IsRefusal(code int) bool {
 		57, // DottedFieldName
 		66, // ImmutableField
 		codeValidationFailure,
+		codeConversionFailure,
 		10334, 17419, 17420, // the document would become too large
 		CodeDuplicateKey, 11001, 12582,
 	}, code) || isIndexKey(code)

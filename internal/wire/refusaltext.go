@@ -28,6 +28,10 @@ func refusalText(code int, report bson.Raw) string {
 		return text + ": an index of the collection can't have the document"
 	}
 	switch code {
+	case codeConversionFailure:
+		if message, _ := report.Lookup("errmsg").StringValueOK(); strings.Contains(message, NoRoom) {
+			return text + ": the balance would have more digits than can be stored"
+		}
 	case CodeDuplicateKey, 11001, 12582:
 		if rule := indexText(report); rule != "" {
 			return text + ": taken already in " + rule

@@ -1,7 +1,6 @@
 package verbs
 
 import (
-	"math"
 	"testing"
 	"time"
 
@@ -56,28 +55,72 @@ func TestMoneyBeyondTheLimitComesOut(t *testing.T) {
 	}
 }
 
-// A pay that would pass what an int64 holds waits until money is taken out.
+// A pay that would pass what can be stored exactly waits until money is taken out.
+// So does the return of a debit.
 func TestPayWaitsForRoom(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 1<<49, 0)
-	most := int64(1) << 48
-	for _, id := range []string{"fits", "waits"} {
-		_, err := b.Hold(t.Context(), bank.Move(id, "a", "b", most), time.Hour)
+	for name, row := range map[string]struct{ most, room string }{
+		"units":    {"281474976710656", "9223372036854775807"},
+		"decimals": {"999999999999999999.999999999999", "9999999999999999999999.999999999999"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, ending := range []string{"post", "void"} {
+				t.Run(ending, func(t *testing.T) {
+					t.Parallel()
+					waitsForRoom(t, amount(t, row.most), amount(t, row.room), ending == "void")
+				})
+			}
+		})
+	}
+}
+
+// waitsForRoom ends two holds on an account that has room for one more amount, as other
+// processes have paid money in since. The holds pay the account, or are given back to it.
+func waitsForRoom(t *testing.T, most, full transfer.Amount, given bool) {
+	t.Helper()
+	b := bank.New(t)
+	twice, err := most.Add(most)
+	require.NoError(t, err)
+	from, to := "a", "b"
+	end := func(id string) (transfer.Record, error) { return b.Post(t.Context(), id) }
+	if given {
+		from, to = "b", "a"
+		end = func(id string) (transfer.Record, error) { return b.Void(t.Context(), id) }
+	}
+	for id, balance := range map[string]transfer.Amount{from: twice, to: most} {
+		_, err := b.OpenAccount(t.Context(), transfer.Account{ID: id, Balance: balance})
 		require.NoError(t, err)
 	}
-	b.SetField("accounts", "b", "balance", math.MaxInt64-most) // credits of other processes
-	_, err := b.Post(t.Context(), "fits")
+	for _, id := range []string{"fits", "waits"} {
+		_, err := b.Hold(t.Context(), transfer.Request{ID: id, From: from, To: to, Amount: most}, time.Hour)
+		require.NoError(t, err)
+	}
+	nearly, err := full.Sub(most)
 	require.NoError(t, err)
-	rec, err := b.Post(t.Context(), "waits")
-	require.ErrorIs(t, err, transfer.ErrUnsettled)
-	require.Equal(t, "unwritable", rec.Stuck.Code)
-	b.RequireBalance("b", math.MaxInt64)
-	_, err = b.Transfer(t.Context(), bank.Move("makes room", "b", "a", most))
+	b.SetField("accounts", "b", "balance", nearly)
+	_, err = end("fits")
+	require.NoError(t, err)
+	rec, err := end("waits")
+	if !given { // nobody waits for what a void gives back
+		require.ErrorIs(t, err, transfer.ErrUnsettled)
+		require.Equal(t, "unwritable", rec.Stuck.Code)
+	}
+	requireAmount(t, b, full)
+	_, err = b.Transfer(t.Context(), transfer.Request{ID: "makes room", From: "b", To: "a", Amount: most})
 	require.NoError(t, err)
 	b.RecoverAll()
-	b.RequireBalance("b", math.MaxInt64)
+	requireAmount(t, b, full)
 	b.SetField("accounts", "b", "balance", most)
-	b.CheckBooks(bank.Balances(2*most, 0))
+	require.Empty(t, b.MustAudit().Findings)
+}
+
+// requireAmount requires the balance of b.
+func requireAmount(t *testing.T, b *bank.Bank, want transfer.Amount) {
+	t.Helper()
+	account, err := b.GetAccount(t.Context(), "b")
+	require.NoError(t, err)
+	require.Zero(t, account.Balance.Cmp(want), "%s, not %s", account.Balance, want)
 }
 
 func amount(t *testing.T, text string) (a transfer.Amount) {
