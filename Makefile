@@ -15,7 +15,7 @@ VERSIONS ?= 5.0.32 6.0.27
 # A pattern of packages that "versions" leaves out.
 WITHOUT ?= /nothing
 SEEDS ?= 0-1000000
-ONLY ?= 1,2,3,4,5,6,7,8,9,10
+ONLY ?= 1,2,3,4,5,6,7,8,9,10,11
 FOR ?= 5m
 SEED ?= 1
 BACKLOG ?= 20000

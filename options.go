@@ -283,8 +283,8 @@ type GroupCommit struct {
 	MaxInFlight int
 	// MaxPending is the number of transfers under way in this process, 1 to 65536.
 	// The other callers wait for a place.
-	// One whose deadline would come first is refused early: with
-	// [context.DeadlineExceeded], after an eighth of the time that it had.
+	// One whose deadline comes first is refused early, with [context.DeadlineExceeded]:
+	// after an eighth of its time, and up to three quarters where thousands are refused.
 	// A transfer keeps its place until its caller has the answer.
 	// As many again may be finished in the background.
 	// Where there are several clusters, each can have as many places as are free, so that

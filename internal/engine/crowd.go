@@ -13,12 +13,21 @@ import (
 // It has no lock: thousands of callers who wait for one would keep it from those who are
 // served.
 type crowd struct {
-	served atomic.Int64
-	each   atomic.Int64 // how long one more caller takes at most, in nanoseconds
+	served  atomic.Int64
+	each    atomic.Int64 // how long one more caller takes at most, in nanoseconds
+	waiting atomic.Int64 // callers who wait before they are refused
 }
 
-// crowdedShare is the share of its time that a caller waits before it is refused.
-const crowdedShare = 8
+// leastWait and leastLeft are shares of a caller's time: an eighth passes before it is
+// refused, at the least, and a quarter is left then.
+const (
+	leastWait = 8
+	leastLeft = 4
+)
+
+// refusalEach is the time between two refusals, as far as leastLeft allows. One takes
+// about a fifth of that from a processor, together with the caller who asks again.
+const refusalEach = 100 * time.Microsecond
 
 // Join counts a caller who is about to have a new transfer executed, until it leaves.
 // It refuses one that would not be served in time, because of the callers before it: the
@@ -26,7 +35,7 @@ const crowdedShare = 8
 // Otherwise all would wait until little time was left for any of them, and the more
 // callers there were, the fewer would succeed.
 // A refusal comes after a while, and another try: callers who ask again at once would
-// keep the processor from those who are served.
+// keep the processor from those who are served. So the more of them wait, the longer.
 func (e *Engine) Join(ctx context.Context, planned document.Transfer) (leave func(), err error) {
 	c := &e.gate.waitlistFor(e.store.ClustersOf(planned)).crowd
 	if err := e.join(ctx, c); err != nil {
@@ -39,7 +48,9 @@ func (e *Engine) Join(ctx context.Context, planned document.Transfer) (leave fun
 func (e *Engine) join(ctx context.Context, c *crowd) error {
 	deadline, limited := ctx.Deadline()
 	if limited && !c.hasTime(deadline.Sub(e.now())) {
-		if !sleep(ctx, e.closing, deadline.Sub(e.now())/crowdedShare) {
+		slept := sleep(ctx, e.closing, c.wait(deadline.Sub(e.now())))
+		c.waiting.Add(-1)
+		if !slept {
 			if ctx.Err() == nil {
 				return ErrClosed
 			}
@@ -51,6 +62,12 @@ func (e *Engine) join(ctx context.Context, c *crowd) error {
 	}
 	c.served.Add(1)
 	return nil
+}
+
+// wait counts a caller as waiting. It returns how long, where so much time is left.
+func (c *crowd) wait(left time.Duration) time.Duration {
+	turn := time.Duration(c.waiting.Add(1)) * refusalEach
+	return max(left/leastWait, min(turn, left-left/leastLeft))
 }
 
 // leave counts a caller no longer.

@@ -75,6 +75,36 @@ func TestTurnsThatComeAfterAll(t *testing.T) {
 	require.NoError(t, <-joined)
 }
 
+// The more callers wait to be refused, the longer each waits: between an eighth and three
+// quarters of its time. Whoever is refused waits no longer.
+func TestManyAreRefusedSlowly(t *testing.T) {
+	for name, row := range map[string]struct {
+		waiting    int64
+		left, want time.Duration
+	}{
+		"alone":            {0, 800 * time.Millisecond, 100 * time.Millisecond},
+		"among some":       {999, 800 * time.Millisecond, 100 * time.Millisecond},
+		"among many":       {1999, 800 * time.Millisecond, 200 * time.Millisecond},
+		"among very many":  {100_000, 800 * time.Millisecond, 600 * time.Millisecond},
+		"with little time": {2047, 100 * time.Millisecond, 75 * time.Millisecond},
+		"with no time":     {2047, -time.Second, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := crowded(fewInProgress, time.Hour)
+			c.waiting.Store(row.waiting)
+			require.Equal(t, row.want, max(0, c.wait(row.left)))
+			require.Equal(t, row.waiting+1, c.waiting.Load())
+		})
+	}
+	e := idle(t)
+	e.now = time.Now
+	c := crowded(fewInProgress, time.Hour)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, e.join(ctx, c), ErrNothingSent)
+	require.Zero(t, c.waiting.Load())
+}
+
 // Whoever waits when the engine is closed, or whose context ends, learns that.
 func TestTurnsThatAreNotAwaited(t *testing.T) {
 	e := idle(t)

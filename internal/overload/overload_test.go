@@ -91,3 +91,7 @@ func TestBigNeighbour(t *testing.T) { requireHolds(t, 9) }
 // Calls that arrive faster than they are served, with little time each, leave the rate as
 // it is: those that would come too late are refused in good time.
 func TestArrivals(t *testing.T) { requireHolds(t, 10) }
+
+// Thousands of callers who are refused, and ask again at once, leave the processor to
+// those that are served.
+func TestImpatientCallers(t *testing.T) { requireHolds(t, 11) }

@@ -44,6 +44,7 @@ func scenarios() []scenario {
 		{8, "an account is locked", playLocked},
 		{9, "a big neighbour", playNeighbours},
 		{10, "more calls arrive than are served", playArrivals},
+		{11, "callers who ask again at once", playImpatient},
 	}
 }
 
