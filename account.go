@@ -229,7 +229,7 @@ func (l *Ledger) Get(ctx context.Context, id string) (Account, error) {
 	}
 	var stored document.Account
 	var found bool
-	err := l.coordinator.read(ctx, func(ctx context.Context) (done bool, err error) {
+	err := l.coordinator.read(ctx, l.name, func(ctx context.Context) (done bool, err error) {
 		stored, found, err = l.coordinator.accounts.Get(ctx, l.name, id)
 		return err == nil || found, err
 	})

@@ -273,6 +273,11 @@ func (c *Coordinator) decide(
 	if err := c.readyForAny(ctx); err != nil {
 		return Record{}, c.early(id, err)
 	}
+	leave, err := c.takeTurnToDecide(ctx)
+	if err != nil {
+		return Record{}, c.early(id, aboutTransfer(id, err))
+	}
+	defer leave()
 	var (
 		outage engine.Outage
 		last   Record // as it was stored when it was tried
@@ -294,6 +299,16 @@ func (c *Coordinator) decide(
 			return Record{}, c.early(id, aboutTransfer(id, cause))
 		}
 	}
+}
+
+// takeTurnToDecide refuses a caller if too many others are before it.
+// With several clusters nobody is counted: those whose transfers wait for a cluster that
+// hangs would keep the others out, and it takes a read to tell them apart.
+func (c *Coordinator) takeTurnToDecide(ctx context.Context) (leave func(), err error) {
+	if len(c.catalog.Clusters) > 1 {
+		return func() {}, nil
+	}
+	return c.engine.Take(ctx, &c.deciding)
 }
 
 // decideOnce reads a transfer and tries once what a verb does with it.

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -19,6 +20,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/engine"
 	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/mongotest"
 	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/transition"
 	"github.com/mongotransfer/transfer/internal/wire"
@@ -317,5 +319,80 @@ func TestUnauthorizedErrorAdvises(t *testing.T) {
 	} {
 		require.ErrorContains(t, &right, "no right to "+right.Action+" on "+right.Namespace+": ")
 		require.ErrorContains(t, &right, advice, right)
+	}
+}
+
+// Where too many others are before a call, it has stored nothing, and says so before its
+// context ends.
+func TestTooManyAreBefore(t *testing.T) {
+	t.Parallel()
+	db := mongotest.Database(t)
+	c, err := NewCoordinator(db)
+	require.NoError(t, err)
+	prepareHold(t, c)
+	for _, turns := range []*engine.Turns{&c.submitting, &c.deciding, c.reading.of("")} {
+		fill(t, c, turns)
+	}
+	for name, call := range map[string]func(ctx context.Context) error{
+		"Submit": func(ctx context.Context) error {
+			_, err := c.Submit(ctx, Request{ID: "s", From: "a", To: "b", Amount: Units(1)})
+			return err
+		},
+		"Post":       func(ctx context.Context) error { _, err := c.Post(ctx, "h"); return err },
+		"Void":       func(ctx context.Context) error { _, err := c.Void(ctx, "h"); return err },
+		"Cancel":     func(ctx context.Context) error { _, err := c.Cancel(ctx, "h", ""); return err },
+		"Extend":     func(ctx context.Context) error { _, err := c.Extend(ctx, "h", 2*time.Hour); return err },
+		"Get":        func(ctx context.Context) error { _, err := c.Get(ctx, "h"); return err },
+		"GetAccount": func(ctx context.Context) error { _, err := c.GetAccount(ctx, "a"); return err },
+		"BalanceAt":  func(ctx context.Context) error { _, err := c.BalanceAt(ctx, "a", time.Now()); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+			defer cancel()
+			err := call(ctx)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.ErrorContains(t, err, "too much is under way")
+			require.Equal(t, NothingStored, OutcomeOf(err))
+			require.NoError(t, ctx.Err())
+		})
+	}
+}
+
+// Those whose transfers wait for a cluster that hangs don't keep others from theirs.
+func TestDecidersOfSeveralClusters(t *testing.T) {
+	t.Parallel()
+	db := mongotest.Database(t)
+	c, err := NewCoordinator(db, WithLedger("elsewhere", mongotest.Client(t).Database(db.Name()).Collection("elsewhere")))
+	require.NoError(t, err)
+	prepareHold(t, c)
+	fill(t, c, &c.deciding)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err = c.Post(ctx, "h")
+	require.NoError(t, err)
+}
+
+// prepareHold opens accounts a and b, and holds something.
+func prepareHold(t *testing.T, c *Coordinator) {
+	t.Helper()
+	for id, balance := range map[string]int64{"a": 10, "b": 0} {
+		_, err := c.OpenAccount(t.Context(), Account{ID: id, Balance: Units(balance)})
+		require.NoError(t, err)
+	}
+	_, err := c.Hold(t.Context(), Request{ID: "h", From: "a", To: "b", Amount: Units(1)}, time.Hour)
+	require.NoError(t, err)
+}
+
+// fill makes a call take some milliseconds, and puts very many before the next one.
+func fill(t *testing.T, c *Coordinator, turns *engine.Turns) {
+	t.Helper()
+	leave, err := c.engine.Take(t.Context(), turns)
+	require.NoError(t, err)
+	require.True(t, pausePoll(t.Context(), slowestPoll))
+	leave()
+	for range 200_000 {
+		_, err := c.engine.Take(t.Context(), turns)
+		require.NoError(t, err)
 	}
 }

@@ -145,7 +145,7 @@ func (c *Coordinator) storedBy(
 	ctx context.Context, id string, read func(context.Context, string) (t document.Transfer, found bool, err error),
 ) (stored document.Transfer, err error) {
 	found := false
-	err = c.read(ctx, func(ctx context.Context) (done bool, err error) {
+	err = c.read(ctx, "", func(ctx context.Context) (done bool, err error) {
 		stored, found, err = read(ctx, id)
 		return err == nil || errors.Is(err, document.ErrUnreadable), err
 	})
@@ -224,7 +224,7 @@ func (c *Coordinator) readyToList(ctx context.Context, ledger string) error {
 		return err
 	}
 	recorded := false
-	err := c.read(ctx, func(ctx context.Context) (done bool, err error) {
+	err := c.read(ctx, "", func(ctx context.Context) (done bool, err error) {
 		recorded, err = c.deployment.HasRecord(ctx, ledger)
 		return err == nil, err
 	})
@@ -238,7 +238,7 @@ func (c *Coordinator) readyToList(ctx context.Context, ledger string) error {
 func (c *Coordinator) placeOf(ctx context.Context, id string) (*queries.Place, error) {
 	var place queries.Place
 	found := false
-	err := c.read(ctx, func(ctx context.Context) (done bool, err error) {
+	err := c.read(ctx, "", func(ctx context.Context) (done bool, err error) {
 		place, found, err = c.queries.PlaceOf(ctx, id)
 		return err == nil || errors.Is(err, document.ErrUnreadable), err
 	})

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/mongotransfer/transfer/internal/document"
@@ -96,11 +97,42 @@ func (c *Coordinator) tooLong(outage *engine.Outage, err error) bool {
 	return err != nil && lasting(err) || outage.TooLong(c.now(), err)
 }
 
-// read repeats a read until it is answered, or its context ends, or the server has been
-// away for too long.
+// turns are those of the callers who read, by the ledger.
+// What belongs to no ledger is read where the default ledger is.
+type turns struct {
+	mu  sync.Mutex
+	all map[string]*engine.Turns
+}
+
+func (t *turns) of(ledger string) *engine.Turns {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.all == nil {
+		t.all = map[string]*engine.Turns{}
+	}
+	if t.all[ledger] == nil {
+		t.all[ledger] = &engine.Turns{}
+	}
+	return t.all[ledger]
+}
+
+// read is repeatRead for a caller, unless too many others read of the same ledger.
+func (c *Coordinator) read(
+	ctx context.Context, ledger string, once func(context.Context) (done bool, err error),
+) error {
+	leave, err := c.engine.Take(ctx, c.reading.of(ledger))
+	if err != nil {
+		return nothingStored(err)
+	}
+	defer leave()
+	return c.repeatRead(ctx, once)
+}
+
+// repeatRead repeats a read until it is answered, or its context ends, or the server has
+// been away for too long.
 // A lost answer doesn't keep it for longer than a command may take.
 // The function reports whether it is done, with success or not.
-func (c *Coordinator) read(ctx context.Context, once func(context.Context) (done bool, err error)) error {
+func (c *Coordinator) repeatRead(ctx context.Context, once func(context.Context) (done bool, err error)) error {
 	var tries retry
 	for tries.next(ctx, c) {
 		limited, cancel := context.WithTimeout(ctx, wire.CommandLimit)

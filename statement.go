@@ -275,6 +275,7 @@ const historyPage = 1000
 // past is a way through an account's history.
 type past struct {
 	coordinator *Coordinator
+	ledger      string
 	history     *history.History
 	at          time.Time    // where it is: on the way back, only earlier commits are left
 	balance     money.Amount // then; when an entry is visited, after that
@@ -296,7 +297,7 @@ func (l *Ledger) past(ctx context.Context, id string, before time.Time) (*past, 
 	}
 	var closing history.Balance
 	var found bool
-	err = c.read(ctx, func(ctx context.Context) (done bool, err error) {
+	err = c.read(ctx, l.name, func(ctx context.Context) (done bool, err error) {
 		closing, found, err = entries.BalanceAsOf(ctx, before)
 		return err == nil || malformed(err), err
 	})
@@ -306,7 +307,7 @@ func (l *Ledger) past(ctx context.Context, id string, before time.Time) (*past, 
 	case !found:
 		return nil, ErrAccountNotFound
 	}
-	p := &past{c, entries, closing.At, closing.Balance, nil}
+	p := &past{c, l.name, entries, closing.At, closing.Balance, nil}
 	if closing.CutShort != nil {
 		p.short = fmt.Errorf("nothing is certain from %s on, when a transfer that is not decided was last modified: %w",
 			closing.At.Format(time.RFC3339Nano), named(closing.CutShort))
@@ -398,7 +399,7 @@ func (p *past) orNothing(ctx context.Context, after, before time.Time, gone erro
 		return gone
 	}
 	var untouched time.Time
-	err := p.coordinator.read(ctx, func(ctx context.Context) (done bool, err error) {
+	err := p.coordinator.read(ctx, p.ledger, func(ctx context.Context) (done bool, err error) {
 		untouched, err = p.coordinator.retention.NeverPurgedBefore(ctx)
 		return err == nil, err
 	})
@@ -435,14 +436,14 @@ func (p page) mayLack(after time.Time) bool {
 func (p *past) read(
 	ctx context.Context, pages pages, order history.Order, after, before time.Time, size int,
 ) (page page, err error) {
-	err = p.coordinator.read(ctx, func(ctx context.Context) (done bool, err error) {
+	err = p.coordinator.read(ctx, p.ledger, func(ctx context.Context) (done bool, err error) {
 		page.entries, page.more, err = pages(ctx, order, after, before, size)
 		return err == nil || malformed(err), err
 	})
 	if err != nil {
 		return page, accountError(err)
 	}
-	err = p.coordinator.read(ctx, func(ctx context.Context) (done bool, err error) {
+	err = p.coordinator.read(ctx, p.ledger, func(ctx context.Context) (done bool, err error) {
 		page.wholeFrom, err = p.coordinator.historyFrom(ctx)
 		return err == nil, err
 	})

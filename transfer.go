@@ -243,6 +243,11 @@ func (c *Coordinator) Submit(ctx context.Context, req Request) (rec Record, err 
 		return Record{}, c.early(t.ID, err)
 	}
 	defer end()
+	leave, err := c.engine.Take(ctx, &c.submitting)
+	if err != nil {
+		return Record{}, c.early(t.ID, aboutTransfer(t.ID, err))
+	}
+	defer leave()
 	c.enter(ctx, t.ID, stages.Store)
 	var tries retry
 	for tries.next(ctx, c) {

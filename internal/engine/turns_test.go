@@ -1,0 +1,75 @@
+package engine
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What one more call takes is learnt from those that end. A few that hang don't count,
+// and when none gets on, as many are let in as before anything was known.
+func TestTurnsAreLearnt(t *testing.T) {
+	for name, row := range map[string]struct {
+		took  func(n int) time.Duration // of the n-th call, divided by the number under way
+		fit   int64                     // callers who would be served within five seconds
+		unfit int64
+	}{
+		"quick":                 {func(int) time.Duration { return time.Millisecond }, 2500, 4000},
+		"quick, and some hang":  {func(n int) time.Duration { return hangs(n%50 == 0) }, 2000, 4500},
+		"all hang":              {func(int) time.Duration { return hangs(true) }, fewInProgress - 1, fewInProgress},
+		"all hang, and recover": {func(n int) time.Duration { return hangs(n < 100) }, 2500, 4000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var turns Turns
+			for n := range 1000 {
+				turns.record(row.took(n))
+			}
+			turns.crowd.served.Store(row.fit)
+			require.True(t, turns.crowd.hasTime(5*time.Second), "%s each", time.Duration(turns.crowd.each.Load()))
+			turns.crowd.served.Store(row.unfit)
+			require.False(t, turns.crowd.hasTime(5*time.Second), "%s each", time.Duration(turns.crowd.each.Load()))
+		})
+	}
+}
+
+func hangs(hangs bool) time.Duration {
+	if hangs {
+		return 30 * time.Second / fewInProgress
+	}
+	return time.Millisecond
+}
+
+// Each caller counts until it leaves. How long it took counts unless it gave up.
+func TestTurnsAreTaken(t *testing.T) {
+	now := time.Now()
+	e := idle(t)
+	e.now = func() time.Time { return now }
+	var turns Turns
+	leave, err := e.Take(t.Context(), &turns)
+	require.NoError(t, err)
+	for range 127 {
+		_, err := e.Take(t.Context(), &turns)
+		require.NoError(t, err)
+	}
+	canceled, cancel := context.WithCancel(t.Context())
+	leaveEarly, err := e.Take(canceled, &turns)
+	require.NoError(t, err)
+	require.Equal(t, int64(129), turns.crowd.served.Load())
+	now = now.Add(time.Second)
+	cancel()
+	leaveEarly()
+	require.Equal(t, int64(128), turns.crowd.served.Load())
+	require.Zero(t, turns.crowd.each.Load())
+	leave()
+	require.Equal(t, int64(127), turns.crowd.served.Load())
+	require.Equal(t, int64(time.Second/fewInProgress*3/2), turns.crowd.each.Load(), "it was alone when it came")
+
+	e.now = time.Now
+	limited, cancelLimited := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancelLimited()
+	_, err = e.Take(limited, &turns)
+	require.ErrorIs(t, err, ErrNothingSent)
+	require.Equal(t, int64(127), turns.crowd.served.Load())
+}
