@@ -102,8 +102,13 @@ func (u *mergedUpdate) conditions(m *wire.Message) {
 }
 
 // bounds returns the bounds of the balance within which all of the update can be done.
+// Where nothing is prepared, they are those of what can be stored exactly.
 func (u *mergedUpdate) bounds() document.Bounds {
-	return u.firstPrepare().participant().floor.Bounds(u.taken, u.paid, u.largestCredit)
+	bounds := u.firstPrepare().participant().floor.Bounds(u.taken, u.paid, u.largestCredit)
+	if !u.prepares {
+		bounds.Low = money.MaxExact(u.paid.Kind()).Neg()
+	}
+	return bounds
 }
 
 // changes sets and removes the traces of all calls, and changes the balance by all of
