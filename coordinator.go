@@ -56,9 +56,9 @@ type Coordinator struct {
 	originals  lines // the callers who reverse each transfer
 	changed    lines // the callers who change each account
 	calls      calls
-	reading    turns
-	submitting engine.Turns
-	deciding   engine.Turns // to post, void, cancel or extend
+	readers    readers
+	submitters engine.Callers // to store what a worker runs
+	deciders   engine.Callers // to post, void, cancel or extend
 	log        *slog.Logger
 	now        func() time.Time
 	wake       chan struct{} // receives a value when something was submitted in this process

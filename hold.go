@@ -273,7 +273,7 @@ func (c *Coordinator) decide(
 	if err := c.readyForAny(ctx); err != nil {
 		return Record{}, c.early(id, err)
 	}
-	leave, err := c.takeTurnToDecide(ctx)
+	leave, err := c.admitDecider(ctx)
 	if err != nil {
 		return Record{}, c.early(id, aboutTransfer(id, err))
 	}
@@ -301,14 +301,14 @@ func (c *Coordinator) decide(
 	}
 }
 
-// takeTurnToDecide refuses a caller if too many others are before it.
+// admitDecider refuses a caller if too many others are before it.
 // With several clusters nobody is counted: those whose transfers wait for a cluster that
 // hangs would keep the others out, and it takes a read to tell them apart.
-func (c *Coordinator) takeTurnToDecide(ctx context.Context) (leave func(), err error) {
+func (c *Coordinator) admitDecider(ctx context.Context) (leave func(), err error) {
 	if len(c.catalog.Clusters) > 1 {
 		return func() {}, nil
 	}
-	return c.engine.Take(ctx, &c.deciding)
+	return c.engine.Admit(ctx, &c.deciders)
 }
 
 // decideOnce reads a transfer and tries once what a verb does with it.

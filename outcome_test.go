@@ -330,8 +330,8 @@ func TestTooManyAreBefore(t *testing.T) {
 	c, err := NewCoordinator(db)
 	require.NoError(t, err)
 	prepareHold(t, c)
-	for _, turns := range []*engine.Turns{&c.submitting, &c.deciding, c.reading.of("")} {
-		fill(t, c, turns)
+	for _, callers := range []*engine.Callers{&c.submitters, &c.deciders, c.readers.of("")} {
+		fill(t, c, callers)
 	}
 	for name, call := range map[string]func(ctx context.Context) error{
 		"Submit": func(ctx context.Context) error {
@@ -348,7 +348,7 @@ func TestTooManyAreBefore(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 16*time.Second)
 			defer cancel()
 			err := call(ctx)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -366,7 +366,7 @@ func TestDecidersOfSeveralClusters(t *testing.T) {
 	c, err := NewCoordinator(db, WithLedger("elsewhere", mongotest.Client(t).Database(db.Name()).Collection("elsewhere")))
 	require.NoError(t, err)
 	prepareHold(t, c)
-	fill(t, c, &c.deciding)
+	fill(t, c, &c.deciders)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	_, err = c.Post(ctx, "h")
@@ -385,14 +385,14 @@ func prepareHold(t *testing.T, c *Coordinator) {
 }
 
 // fill makes a call take some milliseconds, and puts very many before the next one.
-func fill(t *testing.T, c *Coordinator, turns *engine.Turns) {
+func fill(t *testing.T, c *Coordinator, callers *engine.Callers) {
 	t.Helper()
-	leave, err := c.engine.Take(t.Context(), turns)
+	leave, err := c.engine.Admit(t.Context(), callers)
 	require.NoError(t, err)
 	require.True(t, pausePoll(t.Context(), slowestPoll))
 	leave()
 	for range 200_000 {
-		_, err := c.engine.Take(t.Context(), turns)
+		_, err := c.engine.Admit(t.Context(), callers)
 		require.NoError(t, err)
 	}
 }

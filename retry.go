@@ -97,30 +97,30 @@ func (c *Coordinator) tooLong(outage *engine.Outage, err error) bool {
 	return err != nil && lasting(err) || outage.TooLong(c.now(), err)
 }
 
-// turns are those of the callers who read, by the ledger.
+// readers are the callers who read, by the ledger.
 // What belongs to no ledger is read where the default ledger is.
-type turns struct {
+type readers struct {
 	mu  sync.Mutex
-	all map[string]*engine.Turns
+	all map[string]*engine.Callers
 }
 
-func (t *turns) of(ledger string) *engine.Turns {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.all == nil {
-		t.all = map[string]*engine.Turns{}
+func (r *readers) of(ledger string) *engine.Callers {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.all == nil {
+		r.all = map[string]*engine.Callers{}
 	}
-	if t.all[ledger] == nil {
-		t.all[ledger] = &engine.Turns{}
+	if r.all[ledger] == nil {
+		r.all[ledger] = &engine.Callers{}
 	}
-	return t.all[ledger]
+	return r.all[ledger]
 }
 
 // read is repeatRead for a caller, unless too many others read of the same ledger.
 func (c *Coordinator) read(
 	ctx context.Context, ledger string, once func(context.Context) (done bool, err error),
 ) error {
-	leave, err := c.engine.Take(ctx, c.reading.of(ledger))
+	leave, err := c.engine.Admit(ctx, c.readers.of(ledger))
 	if err != nil {
 		return nothingStored(err)
 	}

@@ -243,7 +243,7 @@ func (c *Coordinator) Submit(ctx context.Context, req Request) (rec Record, err 
 		return Record{}, c.early(t.ID, err)
 	}
 	defer end()
-	leave, err := c.engine.Take(ctx, &c.submitting)
+	leave, err := c.engine.Admit(ctx, &c.submitters)
 	if err != nil {
 		return Record{}, c.early(t.ID, aboutTransfer(t.ID, err))
 	}

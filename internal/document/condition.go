@@ -67,9 +67,9 @@ func NothingReserved(field string) bson.D {
 // digits than a Decimal128, which the server would round. It refuses by itself what an
 // int64 can't hold.
 //
-// The condition fails, rather than not hold: an update that does not match says that the
-// marker is gone, and that the money was paid. So it asks for nothing where the marker is
-// gone. No operator fails on demand, but one that is to make a number of a text does.
+// The condition fails instead of being false: an update that does not match says that the
+// marker is gone, and so that the money was paid. Where the marker is gone, nothing is
+// refused. No operator fails on demand, so a text is converted to a number, which fails.
 func (f Fields) RefuseRounding(m *wire.Message, paid money.Amount, marker string) {
 	if paid.Kind() != money.Decimal || paid.Sign() <= 0 {
 		return

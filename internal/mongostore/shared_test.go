@@ -343,7 +343,7 @@ func TestSharedSumsAtTheLimits(t *testing.T) {
 	add("b", up(money.MaxExact(money.Whole), least.Neg()), least, money.MaxExact(money.Whole))
 	add("c", money.MaxExact(money.Whole), least, money.MaxExact(money.Whole)) // no room: asked for by itself
 	add("d", most.Neg(), money.Max(money.Whole), up(most.Neg(), money.Max(money.Whole)))
-	add("i", money.MaxExact(money.Whole).Neg(), least, up(money.MaxExact(money.Whole).Neg(), least)) // by hand
+	add("i", money.MaxExact(money.Whole).Neg(), least, up(money.MaxExact(money.Whole).Neg(), least)) // as another program may store it
 	add("e", huge, tiny, up(huge, tiny))
 	add("f", up(money.MaxExact(money.Decimal), tiny.Neg()), tiny, money.MaxExact(money.Decimal))
 	add("g", huge.Neg(), money.Max(money.Decimal), up(huge.Neg(), money.Max(money.Decimal)))

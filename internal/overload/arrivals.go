@@ -27,11 +27,7 @@ func playArrivals(ctx context.Context, s *scene) error {
 	}
 	call := m.moves(func() transfer.Request { return b.move(0) })
 	window := s.duration(3*time.Second, time.Second)
-	c := gather(ctx, steadyCallers, time.Minute, call)
-	pause(ctx, window/4)
-	before := c.rate(ctx, window)
-	c.disperse()
-	s.expected("callers in closed loops told something odd", &c.tally)
+	before := s.steadyRate(ctx, window, call)
 	s.callers = int(pressing * before * 2 * arrivalPatience.Seconds())
 	a := arrivals{perSecond: pressing * before, call: call}
 	during := a.rate(ctx, window)

@@ -117,3 +117,13 @@ func (c *crowd) rate(ctx context.Context, window time.Duration) float64 {
 	pause(ctx, window)
 	return float64(c.done.Load()-before) / time.Since(begun).Seconds()
 }
+
+// steadyRate returns the rate of 256 callers in closed loops who have time.
+func (s *scene) steadyRate(ctx context.Context, window time.Duration, call func(context.Context) error) float64 {
+	c := gather(ctx, steadyCallers, time.Minute, call)
+	pause(ctx, window/4)
+	rate := c.rate(ctx, window)
+	c.disperse()
+	s.expected("steady callers told something odd", &c.tally)
+	return rate
+}

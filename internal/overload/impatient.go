@@ -49,13 +49,9 @@ func playImpatient(ctx context.Context, s *scene) error {
 // beImpatient compares 256 patient callers with thousands of impatient ones.
 func (s *scene) beImpatient(ctx context.Context, name string, call func(context.Context) error) {
 	window := s.duration(3*time.Second, time.Second)
-	c := gather(ctx, steadyCallers, time.Minute, call)
-	pause(ctx, window/4)
-	before := c.rate(ctx, window)
-	c.disperse()
-	s.expected("patient callers told something odd", &c.tally)
-	patience := time.Duration(float64(steadyCallers) / before * float64(time.Second))
-	c = gather(ctx, impatientCallers, patience, call)
+	before := s.steadyRate(ctx, window, call)
+	patience := min(time.Duration(steadyCallers/max(before, 1)*float64(time.Second)), 10*time.Second)
+	c := gather(ctx, impatientCallers, patience, call)
 	pause(ctx, 2*patience)
 	during := c.rate(ctx, window)
 	c.disperse()

@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// Turns are those of callers who send commands of their own, beside the executions, and
-// wait for one server.
+// Callers are those who send commands of their own, beside the executions, and wait for
+// one server.
 // The zero value is ready for use.
-type Turns struct{ crowd crowd }
+type Callers struct{ crowd crowd }
 
-// Take counts a caller until it leaves.
+// Admit counts a caller until it leaves.
 // It refuses one that would not be served in time, because of the callers before it, as
 // Join does: the error is ErrNothingSent.
-func (e *Engine) Take(ctx context.Context, t *Turns) (leave func(), err error) {
-	if err := e.join(ctx, &t.crowd); err != nil {
+func (e *Engine) Admit(ctx context.Context, c *Callers) (leave func(), err error) {
+	if err := e.join(ctx, &c.crowd); err != nil {
 		return nil, err
 	}
-	begun, served := e.now(), t.crowd.served.Load()
+	begun, served := e.now(), c.crowd.served.Load()
 	return func() {
-		t.crowd.leave()
+		c.crowd.leave()
 		if !errors.Is(ctx.Err(), context.Canceled) { // such a caller has not waited for the end
-			t.record(e.now().Sub(begun) / time.Duration(max(served, fewInProgress)))
+			c.record(e.now().Sub(begun) / time.Duration(max(served, fewInProgress)))
 		}
 	}, nil
 }
@@ -33,8 +33,8 @@ func (e *Engine) Take(ctx context.Context, t *Turns) (leave func(), err error) {
 // calls take less and one takes longer. A mean would follow the few that hang, and keep
 // out the many that don't. Half is added, as to the mean of executions.
 // Where two callers leave at once, one of them may not count.
-func (t *Turns) record(took time.Duration) {
-	each, took := time.Duration(t.crowd.each.Load()), took+took/2
+func (c *Callers) record(took time.Duration) {
+	each, took := time.Duration(c.crowd.each.Load()), took+took/2
 	switch {
 	case each == 0:
 		each = took
@@ -43,5 +43,5 @@ func (t *Turns) record(took time.Duration) {
 	default:
 		each -= each / 32
 	}
-	t.crowd.each.Store(int64(each))
+	c.crowd.each.Store(int64(each))
 }
