@@ -1,6 +1,8 @@
 package document
 
 import (
+	"iter"
+
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer/internal/money"
@@ -67,10 +69,11 @@ func NothingReserved(field string) bson.D {
 // digits than a Decimal128, which the server would round. It refuses by itself what an
 // int64 can't hold.
 //
-// The condition fails instead of being false: an update that does not match says that the
-// marker is gone, and so that the money was paid. Where the marker is gone, nothing is
-// refused. No operator fails on demand, so a text is converted to a number, which fails.
-func (f Fields) RefuseRounding(m *wire.Message, paid money.Amount, marker string) {
+// The condition fails instead of being false: an update that does not match says that a
+// marker is gone, and so that its money was paid. Where one of the markers is gone,
+// nothing is refused. No operator fails on demand, so a text is converted to a number,
+// which fails.
+func (f Fields) RefuseRounding(m *wire.Message, paid money.Amount, markers iter.Seq[string]) {
 	if paid.Kind() != money.Decimal || paid.Sign() <= 0 {
 		return
 	}
@@ -84,15 +87,19 @@ func (f Fields) RefuseRounding(m *wire.Message, paid money.Amount, marker string
 	m.Amount("1", Floor{}.Bounds(none, paid, none).High)
 	m.End()
 	m.End()
-	m.Begin("1")
-	m.BeginArray("$eq")
-	m.Begin("0")
-	m.Text("$type", "$"+marker)
-	m.End()
-	m.Text("1", "missing")
-	m.End()
-	m.End()
-	m.Begin("2")
+	n := 1
+	for marker := range markers {
+		m.Begin(wire.Index(n))
+		m.BeginArray("$eq")
+		m.Begin("0")
+		m.Text("$type", "$"+f.Pending+"."+marker)
+		m.End()
+		m.Text("1", "missing")
+		m.End()
+		m.End()
+		n++
+	}
+	m.Begin(wire.Index(n))
 	m.Begin("$toInt")
 	m.BeginArray("$concat")
 	m.Text("0", wire.NoRoom)

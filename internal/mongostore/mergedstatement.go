@@ -13,14 +13,13 @@ import (
 // A prepare and a fence-only require that there is no trace of their transfer.
 // The others require the trace that they remove.
 func (u *mergedUpdate) Write(m *wire.Message) {
-	first := u.calls[0]
 	m.Begin("q")
-	m.Value("_id", first.participant().id)
+	m.Value("_id", u.ID())
 	if u.prepares {
 		u.conditions(m)
 	} else {
 		u.fields().Legible(m, u.drawsFence)
-		u.fields().RefuseRounding(m, u.net, first.removed().path)
+		u.fields().RefuseRounding(m, u.net, u.removedKeys)
 	}
 	for _, call := range u.calls {
 		if call.removes() {
@@ -43,7 +42,7 @@ func (u *mergedUpdate) Documents() int { return 1 }
 func (u *mergedUpdate) Size() int {
 	size := 512 + len(u.calls[0].participant().id.Value)
 	for _, call := range u.calls {
-		size += 3*len(call.participant().done.path) + 96
+		size += 4*len(call.participant().done.path) + 144
 		if e := call.participant().effect; e != nil {
 			size += e.RequiredBytes() + len(e.Set)
 			if e.original {
@@ -125,8 +124,7 @@ func (u *mergedUpdate) changes(m *wire.Message) {
 	if effect != nil && effect.original {
 		u.calls[0].Attempt.Transfer.CountReversed(m)
 	}
-	sets := slices.ContainsFunc(u.calls, (*Call).sets)
-	if sets || u.replacesFence || effect != nil && len(wire.Elements(effect.Set)) > 0 {
+	if slices.ContainsFunc(u.calls, (*Call).sets) || u.replacesFence || effect != nil && len(wire.Elements(effect.Set)) > 0 {
 		u.set(m, effect)
 	}
 	if u.drawsFence {

@@ -94,10 +94,7 @@ func (u *mergedUpdate) add(call *Call) bool {
 		call.participant().leg.Amount.Kind() != first.participant().leg.Amount.Kind() {
 		return false
 	}
-	if call.Op.Kind == protocol.Prepare && !u.agrees(call) || call.Op.ReplaceFence && u.prepares {
-		return false
-	}
-	if !u.addAmount(call) {
+	if call.Op.Kind == protocol.Prepare && !u.agrees(call) || call.Op.ReplaceFence && u.prepares || !u.addAmount(call) {
 		return false
 	}
 	if call.Op.ReplaceFence && !u.replacesFence {
@@ -195,6 +192,15 @@ func (c *Call) removed() trace {
 		return c.participant().done
 	}
 	return c.participant().marker
+}
+
+// removedKeys yields the keys of the traces that the update removes.
+func (u *mergedUpdate) removedKeys(yield func(string) bool) {
+	for _, call := range u.calls {
+		if call.removes() && !yield(call.removed().key) {
+			return
+		}
+	}
 }
 
 // sets reports whether the call sets a trace of its transfer.

@@ -66,3 +66,33 @@ func TestRoomForOneOfTwo(t *testing.T) {
 		"balance": dec("9999999999999999999999.6").Value(), "pending": bson.M{"two": half.Value()},
 	}))
 }
+
+// A credit without room is refused by the server only if all that is paid in beside it is
+// still owed, whichever of them comes first.
+func TestNoRoomBesideWhatIsPaidAlready(t *testing.T) {
+	t.Parallel()
+	for name, order := range map[string][]string{"it comes first": {"there", "paid"}, "it comes last": {"paid", "there"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBank(t)
+			half := dec("0.6")
+			marked := func(id string) bson.M { return bson.M{id: half.Value()} }
+			full := storetest.Account("full", bson.M{"balance": money.MaxExact(money.Decimal).Value(), "pending": marked("there")})
+			b.Put(full)
+			b.Put(storetest.Account("other", bson.M{"balance": half.Value(), "pending": marked("else")}))
+			var rs requests
+			for _, id := range order {
+				rs.add(b.Attempt(id, b.LegIn("", "full", half)), storetest.At(protocol.Pay, 0))
+			}
+			rs.add(b.Attempt("else", b.LegIn("", "other", half)), storetest.At(protocol.Settle, 0))
+			results := map[string]protocol.Result{}
+			for i, result := range b.batch(rs) {
+				results[append(order, "else")[i]] = result
+			}
+			assert.Equal(t, map[string]protocol.Result{
+				"there": protocol.Failed, "paid": protocol.Applied, "else": protocol.Applied,
+			}, results)
+			b.Has("accounts", full)
+		})
+	}
+}

@@ -125,11 +125,9 @@ func (u *mergedUpdate) WriteParameters(m *wire.Message) {
 	m.Amount(pipeline.Net, u.net)
 	m.BeginArray(pipeline.Removed)
 	n := 0
-	for _, call := range u.calls {
-		if call.removes() {
-			m.Text(wire.Index(n), call.removed().key)
-			n++
-		}
+	for key := range u.removedKeys {
+		m.Text(wire.Index(n), key)
+		n++
 	}
 	m.End()
 	m.Begin(pipeline.Set)
