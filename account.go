@@ -227,9 +227,14 @@ func (l *Ledger) Get(ctx context.Context, id string) (Account, error) {
 	if err := l.coordinator.readyToRead(ctx, document.Address{Name: l.name}); err != nil {
 		return Account{}, err
 	}
+	leave, err := l.coordinator.admitReader(ctx, l.coordinator.catalog.Ledgers[l.name].Cluster())
+	if err != nil {
+		return Account{}, aboutAccount(id, err)
+	}
+	defer leave()
 	var stored document.Account
 	var found bool
-	err := l.coordinator.read(ctx, l.name, func(ctx context.Context) (done bool, err error) {
+	err = l.coordinator.read(ctx, func(ctx context.Context) (done bool, err error) {
 		stored, found, err = l.coordinator.accounts.Get(ctx, l.name, id)
 		return err == nil || found, err
 	})

@@ -121,7 +121,7 @@ func (w *accountWalk) next(ctx context.Context) (page accounts.Page, err error) 
 		size = min(size, w.left)
 	}
 	c := w.ledger.coordinator
-	err = c.read(ctx, w.ledger.name, func(ctx context.Context) (done bool, err error) {
+	err = c.read(ctx, func(ctx context.Context) (done bool, err error) {
 		page, err = c.accounts.Page(ctx, w.ledger.name, w.after, w.currency, size)
 		return err == nil, err
 	})

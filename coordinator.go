@@ -56,9 +56,9 @@ type Coordinator struct {
 	originals  lines // the callers who reverse each transfer
 	changed    lines // the callers who change each account
 	calls      calls
-	readers    readers
-	submitters engine.Callers // to store what a worker runs
-	deciders   engine.Callers // to post, void, cancel or extend
+	readers    map[collections.Cluster]*engine.Callers // of one transfer or account
+	submitters engine.Callers                          // to store what a worker runs
+	deciders   engine.Callers                          // to post, void, cancel or extend
 	log        *slog.Logger
 	now        func() time.Time
 	wake       chan struct{} // receives a value when something was submitted in this process
@@ -143,7 +143,7 @@ func NewCoordinator(db *mongo.Database, opts ...Option) (*Coordinator, error) {
 		health:     recovery.NewHealth(now),
 		log:        s.logger,
 		wake:       make(chan struct{}, 1),
-		now:        now, historyFrom: kept.HistoryFrom, hurryUp: running.HurryUp,
+		now:        now, historyFrom: kept.HistoryFrom, hurryUp: running.HurryUp, readers: readersOf(catalog),
 	}
 	running.OnAnswer(c.reader.Answered)
 	c.outbox = c.newOutbox(hand)

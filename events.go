@@ -3,6 +3,7 @@ package transfer
 import (
 	"cmp"
 	"context"
+	"errors"
 	"time"
 
 	"github.com/mongotransfer/transfer/internal/document"
@@ -153,7 +154,10 @@ func (c *Coordinator) Redeliver(ctx context.Context, transferID string) error {
 			return nil
 		case protocol.NotMatched:
 			_, err := c.storedBy(ctx, transferID, c.queries.ReadTransferLinearizable)
-			return err
+			if err == nil || errors.Is(err, ErrTransferNotFound) {
+				return err
+			}
+			return tries.doubt(err)
 		default:
 			tries.record(try{result: result, err: err})
 		}

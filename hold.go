@@ -273,18 +273,22 @@ func (c *Coordinator) decide(
 	if err := c.readyForAny(ctx); err != nil {
 		return Record{}, c.early(id, err)
 	}
-	leave, err := c.admitDecider(ctx)
+	leave, err := c.engine.Admit(ctx, &c.deciders)
 	if err != nil {
 		return Record{}, c.early(id, aboutTransfer(id, err))
 	}
-	defer leave()
 	var (
 		outage engine.Outage
 		last   Record // as it was stored when it was tried
+		open   bool   // it was not decided before
 	)
+	defer func() { leave(open) }()
 	for n := 1; ; n++ {
 		c.enter(ctx, id, stages.Read)
-		a := c.decideOnce(ctx, id, &last, verb)
+		a := c.decideOnce(ctx, id, &last, func(ctx context.Context, stored document.Transfer) answer {
+			open = open || stored.State == protocol.Preparing || stored.State == protocol.Initiated
+			return verb(ctx, stored)
+		})
 		if a.done {
 			return a.rec, a.err
 		}
@@ -299,16 +303,6 @@ func (c *Coordinator) decide(
 			return Record{}, c.early(id, aboutTransfer(id, cause))
 		}
 	}
-}
-
-// admitDecider refuses a caller if too many others are before it.
-// With several clusters nobody is counted: those whose transfers wait for a cluster that
-// hangs would keep the others out, and it takes a read to tell them apart.
-func (c *Coordinator) admitDecider(ctx context.Context) (leave func(), err error) {
-	if len(c.catalog.Clusters) > 1 {
-		return func() {}, nil
-	}
-	return c.engine.Admit(ctx, &c.deciders)
 }
 
 // decideOnce reads a transfer and tries once what a verb does with it.

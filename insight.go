@@ -158,7 +158,7 @@ func (c *Coordinator) factsOf(ctx context.Context, id string) (insight.Facts, er
 		return facts, err
 	}
 	facts.Transfer, facts.Unsound = &t, sound(t) != nil
-	err = c.read(ctx, "", func(ctx context.Context) (done bool, err error) {
+	err = c.read(ctx, func(ctx context.Context) (done bool, err error) {
 		facts.Now, err = c.catalog.ReachedTime(wire.Detached(ctx))
 		return err == nil, err
 	})

@@ -7,15 +7,18 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/engine"
@@ -323,17 +326,18 @@ func TestUnauthorizedErrorAdvises(t *testing.T) {
 }
 
 // Where too many others are before a call, it has stored nothing, and says so before its
-// context ends.
+// context ends. A few are let in all the same, as probes: here they hang.
 func TestTooManyAreBefore(t *testing.T) {
 	t.Parallel()
-	db := mongotest.Database(t)
+	var network pausable
+	db := mongotest.Client(t, options.Client().SetDialer(&network)).Database(mongotest.Database(t).Name())
 	c, err := NewCoordinator(db)
 	require.NoError(t, err)
 	prepareHold(t, c)
-	for _, callers := range []*engine.Callers{&c.submitters, &c.deciders, c.readers.of("")} {
+	for _, callers := range []*engine.Callers{&c.submitters, &c.deciders, c.readers[c.catalog.Clusters[0]]} {
 		fill(t, c, callers)
 	}
-	for name, call := range map[string]func(ctx context.Context) error{
+	verbs := map[string]func(ctx context.Context) error{
 		"Submit": func(ctx context.Context) error {
 			_, err := c.Submit(ctx, Request{ID: "s", From: "a", To: "b", Amount: Units(1)})
 			return err
@@ -344,33 +348,56 @@ func TestTooManyAreBefore(t *testing.T) {
 		"Extend":     func(ctx context.Context) error { _, err := c.Extend(ctx, "h", 2*time.Hour); return err },
 		"Get":        func(ctx context.Context) error { _, err := c.Get(ctx, "h"); return err },
 		"GetAccount": func(ctx context.Context) error { _, err := c.GetAccount(ctx, "a"); return err },
-		"BalanceAt":  func(ctx context.Context) error { _, err := c.BalanceAt(ctx, "a", time.Now()); return err },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), 16*time.Second)
-			defer cancel()
-			err := call(ctx)
-			require.ErrorIs(t, err, context.DeadlineExceeded)
-			require.ErrorContains(t, err, "too much is under way")
-			require.Equal(t, NothingStored, OutcomeOf(err))
-			require.NoError(t, ctx.Err())
-		})
+		"AtMost": func(ctx context.Context) error {
+			_, err := c.Transfer(ctx, Request{ID: "m", From: "a", To: "b", Amount: Units(1), AtMost: true})
+			return err
+		},
+	}
+	network.Lock()
+	defer network.Unlock()
+	ctx, cancel := context.WithTimeout(t.Context(), 16*time.Second)
+	defer cancel()
+	type refusal struct {
+		verb string
+		err  error
+	}
+	const callers = 100
+	refusals := make(chan refusal, callers*len(verbs))
+	for name, call := range verbs {
+		for range callers {
+			go func() { refusals <- refusal{name, call(ctx)} }()
+		}
+	}
+	for refused := map[string]int{}; len(refused) < len(verbs); {
+		r := <-refusals
+		require.NoError(t, ctx.Err(), "%s: %v", r.verb, r.err)
+		require.ErrorIs(t, r.err, context.DeadlineExceeded, r.verb)
+		require.ErrorContains(t, r.err, "too much is under way", r.verb)
+		require.Equal(t, NothingStored, OutcomeOf(r.err), r.verb)
+		refused[r.verb]++
 	}
 }
 
-// Those whose transfers wait for a cluster that hangs don't keep others from theirs.
-func TestDecidersOfSeveralClusters(t *testing.T) {
-	t.Parallel()
-	db := mongotest.Database(t)
-	c, err := NewCoordinator(db, WithLedger("elsewhere", mongotest.Client(t).Database(db.Name()).Collection("elsewhere")))
-	require.NoError(t, err)
-	prepareHold(t, c)
-	fill(t, c, &c.deciders)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	_, err = c.Post(ctx, "h")
-	require.NoError(t, err)
+// pausable is a network that sends nothing while it is locked.
+type pausable struct {
+	sync.RWMutex
+	dialer net.Dialer
+}
+
+func (p *pausable) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := p.dialer.DialContext(ctx, network, address)
+	return pausableConn{conn, p}, err
+}
+
+type pausableConn struct {
+	net.Conn
+	network *pausable
+}
+
+func (c pausableConn) Write(b []byte) (int, error) {
+	c.network.RLock()
+	defer c.network.RUnlock()
+	return c.Conn.Write(b)
 }
 
 // prepareHold opens accounts a and b, and holds something.
@@ -390,7 +417,7 @@ func fill(t *testing.T, c *Coordinator, callers *engine.Callers) {
 	leave, err := c.engine.Admit(t.Context(), callers)
 	require.NoError(t, err)
 	require.True(t, pausePoll(t.Context(), slowestPoll))
-	leave()
+	leave(true)
 	for range 200_000 {
 		_, err := c.engine.Admit(t.Context(), callers)
 		require.NoError(t, err)

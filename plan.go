@@ -190,7 +190,12 @@ func (c *Coordinator) fixAmount(ctx context.Context, t *document.Transfer) error
 		spendable money.Amount
 		known     bool
 	)
-	err := c.read(ctx, payer.Ledger, func(ctx context.Context) (done bool, err error) {
+	leave, err := c.admitReader(ctx, c.catalog.Ledgers[payer.Ledger].Cluster())
+	if err != nil {
+		return err
+	}
+	defer leave()
+	err = c.read(ctx, func(ctx context.Context) (done bool, err error) {
 		spendable, known, err = c.accounts.Spendable(ctx, payer.Ledger, payer.Account)
 		return err == nil, err
 	})

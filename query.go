@@ -114,6 +114,11 @@ func (c *Coordinator) Get(ctx context.Context, id string) (Record, error) {
 	if err := c.readyToRead(ctx); err != nil {
 		return Record{}, err
 	}
+	leave, err := c.admitReader(ctx, c.catalog.Clusters[0])
+	if err != nil {
+		return Record{}, aboutTransfer(id, err)
+	}
+	defer leave()
 	stored, err := c.stored(ctx, id)
 	if err != nil {
 		return Record{}, err
@@ -145,7 +150,7 @@ func (c *Coordinator) storedBy(
 	ctx context.Context, id string, read func(context.Context, string) (t document.Transfer, found bool, err error),
 ) (stored document.Transfer, err error) {
 	found := false
-	err = c.read(ctx, "", func(ctx context.Context) (done bool, err error) {
+	err = c.read(ctx, func(ctx context.Context) (done bool, err error) {
 		stored, found, err = read(ctx, id)
 		return err == nil || errors.Is(err, document.ErrUnreadable), err
 	})
@@ -224,7 +229,7 @@ func (c *Coordinator) readyToList(ctx context.Context, ledger string) error {
 		return err
 	}
 	recorded := false
-	err := c.read(ctx, "", func(ctx context.Context) (done bool, err error) {
+	err := c.read(ctx, func(ctx context.Context) (done bool, err error) {
 		recorded, err = c.deployment.HasRecord(ctx, ledger)
 		return err == nil, err
 	})
@@ -238,7 +243,7 @@ func (c *Coordinator) readyToList(ctx context.Context, ledger string) error {
 func (c *Coordinator) placeOf(ctx context.Context, id string) (*queries.Place, error) {
 	var place queries.Place
 	found := false
-	err := c.read(ctx, "", func(ctx context.Context) (done bool, err error) {
+	err := c.read(ctx, func(ctx context.Context) (done bool, err error) {
 		place, found, err = c.queries.PlaceOf(ctx, id)
 		return err == nil || errors.Is(err, document.ErrUnreadable), err
 	})

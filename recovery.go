@@ -171,7 +171,7 @@ func (c *Coordinator) recovery() recovery.Settings {
 		ErrClosed:  ErrClosed,
 		Ready:      c.readyForAny,
 		Permits:    c.deployment.CheckRights,
-		Read:       c.repeatRead,
+		Read:       c.read,
 		Refused:    refused,
 		Named:      named,
 		Finish:     c.finishStalled,

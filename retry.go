@@ -5,9 +5,9 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"sync"
 	"time"
 
+	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/engine"
 	"github.com/mongotransfer/transfer/internal/history"
@@ -97,42 +97,27 @@ func (c *Coordinator) tooLong(outage *engine.Outage, err error) bool {
 	return err != nil && lasting(err) || outage.TooLong(c.now(), err)
 }
 
-// readers are the callers who read, by the ledger.
-// What belongs to no ledger is read where the default ledger is.
-type readers struct {
-	mu  sync.Mutex
-	all map[string]*engine.Callers
+// readersOf returns what counts the callers who read, by the cluster.
+func readersOf(catalog *collections.Catalog) map[collections.Cluster]*engine.Callers {
+	readers := map[collections.Cluster]*engine.Callers{}
+	for _, cluster := range catalog.Clusters {
+		readers[cluster] = &engine.Callers{}
+	}
+	return readers
 }
 
-func (r *readers) of(ledger string) *engine.Callers {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.all == nil {
-		r.all = map[string]*engine.Callers{}
-	}
-	if r.all[ledger] == nil {
-		r.all[ledger] = &engine.Callers{}
-	}
-	return r.all[ledger]
+// admitReader refuses a caller if too many others read from the same cluster.
+// Only verbs that begin with a short read, and have stored nothing, count.
+func (c *Coordinator) admitReader(ctx context.Context, cluster collections.Cluster) (leave func(), err error) {
+	done, err := c.engine.Admit(ctx, c.readers[cluster])
+	return func() { done(true) }, nothingStored(err)
 }
 
-// read is repeatRead for a caller, unless too many others read of the same ledger.
-func (c *Coordinator) read(
-	ctx context.Context, ledger string, once func(context.Context) (done bool, err error),
-) error {
-	leave, err := c.engine.Admit(ctx, c.readers.of(ledger))
-	if err != nil {
-		return nothingStored(err)
-	}
-	defer leave()
-	return c.repeatRead(ctx, once)
-}
-
-// repeatRead repeats a read until it is answered, or its context ends, or the server has
-// been away for too long.
+// read repeats a read until it is answered, or its context ends, or the server has been
+// away for too long.
 // A lost answer doesn't keep it for longer than a command may take.
 // The function reports whether it is done, with success or not.
-func (c *Coordinator) repeatRead(ctx context.Context, once func(context.Context) (done bool, err error)) error {
+func (c *Coordinator) read(ctx context.Context, once func(context.Context) (done bool, err error)) error {
 	var tries retry
 	for tries.next(ctx, c) {
 		limited, cancel := context.WithTimeout(ctx, wire.CommandLimit)

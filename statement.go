@@ -297,7 +297,7 @@ func (l *Ledger) past(ctx context.Context, id string, before time.Time) (*past, 
 	}
 	var closing history.Balance
 	var found bool
-	err = c.read(ctx, l.name, func(ctx context.Context) (done bool, err error) {
+	err = c.read(ctx, func(ctx context.Context) (done bool, err error) {
 		closing, found, err = entries.BalanceAsOf(ctx, before)
 		return err == nil || malformed(err), err
 	})
@@ -399,7 +399,7 @@ func (p *past) orNothing(ctx context.Context, after, before time.Time, gone erro
 		return gone
 	}
 	var untouched time.Time
-	err := p.coordinator.read(ctx, p.ledger, func(ctx context.Context) (done bool, err error) {
+	err := p.coordinator.read(ctx, func(ctx context.Context) (done bool, err error) {
 		untouched, err = p.coordinator.retention.NeverPurgedBefore(ctx)
 		return err == nil, err
 	})
@@ -436,14 +436,14 @@ func (p page) mayLack(after time.Time) bool {
 func (p *past) read(
 	ctx context.Context, pages pages, order history.Order, after, before time.Time, size int,
 ) (page page, err error) {
-	err = p.coordinator.read(ctx, p.ledger, func(ctx context.Context) (done bool, err error) {
+	err = p.coordinator.read(ctx, func(ctx context.Context) (done bool, err error) {
 		page.entries, page.more, err = pages(ctx, order, after, before, size)
 		return err == nil || malformed(err), err
 	})
 	if err != nil {
 		return page, accountError(err)
 	}
-	err = p.coordinator.read(ctx, p.ledger, func(ctx context.Context) (done bool, err error) {
+	err = p.coordinator.read(ctx, func(ctx context.Context) (done bool, err error) {
 		page.wholeFrom, err = p.coordinator.historyFrom(ctx)
 		return err == nil, err
 	})

@@ -247,7 +247,7 @@ func (c *Coordinator) Submit(ctx context.Context, req Request) (rec Record, err 
 	if err != nil {
 		return Record{}, c.early(t.ID, aboutTransfer(t.ID, err))
 	}
-	defer leave()
+	defer leave(true)
 	c.enter(ctx, t.ID, stages.Store)
 	var tries retry
 	for tries.next(ctx, c) {

@@ -3,45 +3,95 @@ package engine
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 )
 
 // Callers are those who send commands of their own, beside the executions, and wait for
 // one server.
 // The zero value is ready for use.
-type Callers struct{ crowd crowd }
+type Callers struct {
+	crowd  crowd
+	probed atomic.Int64 // when the latest probe was let in, in nanoseconds
+	quick  atomic.Int64 // how many were far quicker than expected, one after the other
+}
+
+const (
+	// probes is how many probes are let in during the time that a caller is expected to
+	// take: more of them if probesApart would pass in between.
+	probes      = 8
+	probesApart = 50 * time.Millisecond
+	// disproof is how many calls, one after the other, show the expectation to be wrong,
+	// each at least farQuicker times as quick.
+	disproof   = 8
+	farQuicker = 32
+)
 
 // Admit counts a caller until it leaves.
 // It refuses one that would not be served in time, because of the callers before it, as
 // Join does: the error is ErrNothingSent.
-func (e *Engine) Admit(ctx context.Context, c *Callers) (leave func(), err error) {
-	if err := e.join(ctx, &c.crowd); err != nil {
+//
+// Now and then one is let in as a probe. Otherwise those who wait for something else, as
+// for an account that is locked, could keep the others out for ever:
+//
+//  1. A hundred callers wait three seconds each.
+//  2. It seems that each caller takes as long where a hundred are before it.
+//  3. Those who have two seconds are refused. Nobody learns how quick they would be.
+//
+// Whoever leaves says whether there was something to do: if not, nothing is learnt.
+func (e *Engine) Admit(ctx context.Context, c *Callers) (leave func(done bool), err error) {
+	err = e.join(ctx, &c.crowd, func(left time.Duration) bool {
+		return c.crowd.hasTime(left) || c.probe(e.now())
+	})
+	if err != nil {
 		return nil, err
 	}
 	begun, served := e.now(), c.crowd.served.Load()
-	return func() {
+	return func(done bool) {
 		c.crowd.leave()
-		if !errors.Is(ctx.Err(), context.Canceled) { // such a caller has not waited for the end
-			c.record(e.now().Sub(begun) / time.Duration(max(served, fewInProgress)))
+		if cause := ctx.Err(); done && !errors.Is(cause, context.Canceled) { // such a caller has not waited for the end
+			c.record(e.now().Sub(begun), served, cause != nil)
 		}
 	}, nil
 }
 
-// record adds how long one call took, divided by the number that was under way.
+// probe reports whether a caller for whom there seems to be no time is let in.
+func (c *Callers) probe(now time.Time) bool {
+	last := c.probed.Load()
+	since := now.UnixNano() - last
+	apart := min(c.crowd.served.Load()*c.crowd.each.Load()/probes, int64(probesApart))
+	return (since >= apart || since < 0) && c.probed.CompareAndSwap(last, now.UnixNano())
+}
+
+// record adds how long a call took, and how many were under way when it began. One that
+// ran out of time would have taken longer.
 //
 // What is expected goes up or down by a share of itself, and so to where four of five
 // calls take less and one takes longer. A mean would follow the few that hang, and keep
 // out the many that don't. Half is added, as to the mean of executions.
+// Where all wait for the server, hardly anybody is served far sooner than expected, and
+// never several in a row. Where they are, the others wait for something else.
 // Where two callers leave at once, one of them may not count.
-func (c *Callers) record(took time.Duration) {
-	each, took := time.Duration(c.crowd.each.Load()), took+took/2
+func (c *Callers) record(took time.Duration, served int64, ranOut bool) {
+	each := time.Duration(c.crowd.each.Load())
+	one := (took + took/2) / time.Duration(max(served, fewInProgress))
 	switch {
-	case each == 0:
-		each = took
-	case took > each:
-		each += each/8 + 1
+	case one >= each:
+		if each == 0 {
+			each = one
+		}
+		each = min(one, each+each/32+1)
+	case ranOut, one <= 0:
+		return
+	case one < each/farQuicker:
+		if c.quick.Add(1) < disproof {
+			return
+		}
+		c.quick.Store(0)
+		each = 4 * one
 	default:
-		each -= each / 32
+		c.quick.Store(0)
+		each -= each / 128
 	}
 	c.crowd.each.Store(int64(each))
 }

@@ -27,7 +27,11 @@ const (
 
 // refusalEach is the time between two refusals, as far as leastLeft allows. One takes
 // about a fifth of that from a processor, together with the caller who asks again.
+// Those who wait look that often whether there is time for them after all, in turn.
 const refusalEach = 100 * time.Microsecond
+
+// leastPause is the least time between two looks of one caller.
+const leastPause = 10 * time.Millisecond
 
 // Join counts a caller who is about to have a new transfer executed, until it leaves.
 // It refuses one that would not be served in time, because of the callers before it: the
@@ -38,36 +42,54 @@ const refusalEach = 100 * time.Microsecond
 // keep the processor from those who are served. So the more of them wait, the longer.
 func (e *Engine) Join(ctx context.Context, planned document.Transfer) (leave func(), err error) {
 	c := &e.gate.waitlistFor(e.store.ClustersOf(planned)).crowd
-	if err := e.join(ctx, c); err != nil {
+	if err := e.join(ctx, c, c.hasTime); err != nil {
 		return nil, err
 	}
 	return c.leave, nil
 }
 
-// join is Join for a waitlist's callers.
-func (e *Engine) join(ctx context.Context, c *crowd) error {
+// join counts a caller among a crowd, if there is time for it or will be soon: fits says
+// so of the time that is left.
+func (e *Engine) join(ctx context.Context, c *crowd, fits func(left time.Duration) bool) error {
 	deadline, limited := ctx.Deadline()
-	if limited && !c.hasTime(deadline.Sub(e.now())) {
-		slept := sleep(ctx, e.closing, c.wait(deadline.Sub(e.now())))
-		c.waiting.Add(-1)
-		if !slept {
-			if ctx.Err() == nil {
-				return ErrClosed
-			}
-			return withContextError(ctx, ErrNothingSent)
-		}
-		if !c.hasTime(deadline.Sub(e.now())) {
-			return fmt.Errorf("%w: %w: %w", ErrNothingSent, context.DeadlineExceeded, errNoTimeLeft())
+	if limited && !fits(deadline.Sub(e.now())) {
+		if err := e.awaitTurn(ctx, c, deadline, fits); err != nil {
+			return err
 		}
 	}
 	c.served.Add(1)
 	return nil
 }
 
+// awaitTurn waits until there is time for a caller, or until it is refused.
+func (e *Engine) awaitTurn(ctx context.Context, c *crowd, deadline time.Time, fits func(left time.Duration) bool) error {
+	refused := e.now().Add(c.wait(deadline.Sub(e.now())))
+	defer c.waiting.Add(-1)
+	for {
+		if !sleep(ctx, e.closing, min(c.pause(), refused.Sub(e.now()))) {
+			if ctx.Err() == nil {
+				return ErrClosed
+			}
+			return withContextError(ctx, ErrNothingSent)
+		}
+		switch {
+		case fits(deadline.Sub(e.now())):
+			return nil
+		case !e.now().Before(refused):
+			return fmt.Errorf("%w: %w: %w", ErrNothingSent, context.DeadlineExceeded, errNoTimeLeft())
+		}
+	}
+}
+
 // wait counts a caller as waiting. It returns how long, where so much time is left.
 func (c *crowd) wait(left time.Duration) time.Duration {
 	turn := time.Duration(c.waiting.Add(1)) * refusalEach
 	return max(left/leastWait, min(turn, left-left/leastLeft))
+}
+
+// pause returns the time between two looks of one caller.
+func (c *crowd) pause() time.Duration {
+	return max(leastPause, time.Duration(c.waiting.Load())*refusalEach)
 }
 
 // leave counts a caller no longer.

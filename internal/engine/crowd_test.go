@@ -33,7 +33,7 @@ func TestTurnsThatWouldNotCome(t *testing.T) {
 				defer cancel()
 				ctx = limited
 			}
-			err := e.join(ctx, c)
+			err := e.join(ctx, c, c.hasTime)
 			if row.refused {
 				require.ErrorIs(t, err, ErrNothingSent)
 				require.Equal(t, row.before, c.served.Load())
@@ -62,7 +62,7 @@ func TestTurnsThatComeAfterAll(t *testing.T) {
 	c := crowded(fewInProgress, time.Hour)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	err := e.join(ctx, c)
+	err := e.join(ctx, c, c.hasTime)
 	require.ErrorIs(t, err, ErrNothingSent)
 	require.ErrorIs(t, err, context.DeadlineExceeded, "it would end before the turn")
 	require.ErrorContains(t, err, "too much is under way")
@@ -70,7 +70,7 @@ func TestTurnsThatComeAfterAll(t *testing.T) {
 	joined := make(chan error, 1)
 	long, cancelLong := context.WithTimeout(t.Context(), eventually)
 	defer cancelLong()
-	go func() { joined <- e.join(long, c) }()
+	go func() { joined <- e.join(long, c, c.hasTime) }()
 	c.leave()
 	require.NoError(t, <-joined)
 }
@@ -94,6 +94,7 @@ func TestManyAreRefusedSlowly(t *testing.T) {
 			c.waiting.Store(row.waiting)
 			require.Equal(t, row.want, max(0, c.wait(row.left)))
 			require.Equal(t, row.waiting+1, c.waiting.Load())
+			require.Equal(t, max(10*time.Millisecond, time.Duration(row.waiting+1)*100*time.Microsecond), c.pause())
 		})
 	}
 	e := idle(t)
@@ -101,7 +102,7 @@ func TestManyAreRefusedSlowly(t *testing.T) {
 	c := crowded(fewInProgress, time.Hour)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	require.ErrorIs(t, e.join(ctx, c), ErrNothingSent)
+	require.ErrorIs(t, e.join(ctx, c, c.hasTime), ErrNothingSent)
 	require.Zero(t, c.waiting.Load())
 }
 
@@ -113,10 +114,10 @@ func TestTurnsThatAreNotAwaited(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	joined := make(chan error, 1)
-	go func() { joined <- e.join(ctx, c) }()
+	go func() { joined <- e.join(ctx, c, c.hasTime) }()
 	close(e.closing)
 	require.ErrorIs(t, <-joined, ErrClosed)
 	cancel()
-	require.ErrorIs(t, e.join(ctx, c), context.Canceled)
+	require.ErrorIs(t, e.join(ctx, c, c.hasTime), context.Canceled)
 	require.Equal(t, int64(fewInProgress), c.served.Load())
 }
