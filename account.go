@@ -252,7 +252,7 @@ func (l *Ledger) Get(ctx context.Context, id string) (Account, error) {
 // account returns a stored account as the API shows it.
 func (l *Ledger) account(stored document.Account, metadata map[string]any) Account {
 	posted, err := stored.Balance.Add(stored.Reserved)
-	if err != nil { // nothing is in flight on an account that was just opened
+	if err != nil { // another program stored a balance that has no room for what is in flight
 		posted = stored.Balance
 	}
 	return Account{

@@ -67,12 +67,11 @@ func NothingReserved(field string) bson.D {
 
 // RefuseRounding makes the server refuse to pay decimals in where the sum would have more
 // digits than a Decimal128, which the server would round. It refuses by itself what an
-// int64 can't hold.
+// int64 can't hold, and to add to what is no number.
 //
 // The condition fails instead of being false: an update that does not match says that a
 // marker is gone, and so that its money was paid. Where one of the markers is gone,
-// nothing is refused. No operator fails on demand, so a text is converted to a number,
-// which fails.
+// nothing is refused.
 func (f Fields) RefuseRounding(m *wire.Message, paid money.Amount, markers iter.Seq[string]) {
 	if paid.Kind() != money.Decimal || paid.Sign() <= 0 {
 		return
@@ -87,7 +86,14 @@ func (f Fields) RefuseRounding(m *wire.Message, paid money.Amount, markers iter.
 	m.Amount("1", Floor{}.Bounds(none, paid, none).High)
 	m.End()
 	m.End()
-	n := 1
+	m.Begin("1")
+	m.BeginArray("$not")
+	m.Begin("0")
+	m.Text("$isNumber", balance)
+	m.End()
+	m.End()
+	m.End()
+	n := 2
 	for marker := range markers {
 		m.Begin(wire.Index(n))
 		m.BeginArray("$eq")
@@ -100,14 +106,20 @@ func (f Fields) RefuseRounding(m *wire.Message, paid money.Amount, markers iter.
 		n++
 	}
 	m.Begin(wire.Index(n))
+	noRoom(m, balance)
+	m.End()
+	m.End()
+	m.End()
+}
+
+// noRoom writes an expression that fails: no operator fails on demand, so a text is
+// converted to a number.
+func noRoom(m *wire.Message, balance string) {
 	m.Begin("$toInt")
 	m.BeginArray("$concat")
 	m.Text("0", wire.NoRoom)
 	m.Begin("1")
 	m.Text("$toString", balance)
-	m.End()
-	m.End()
-	m.End()
 	m.End()
 	m.End()
 	m.End()

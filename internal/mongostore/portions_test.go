@@ -178,11 +178,14 @@ func TestPortionsAreAnsweredEach(t *testing.T) {
 // bytes.
 func (b *bank) draw(random *rand.Rand, most int) wire.Statement {
 	text := func(n int) string { return strings.Repeat("x", 1+random.IntN(n)) }
-	a := b.Attempt(text(document.MaxIDBytes), b.LegIn("", text(document.MaxIDBytes), money.Units(-60)), b.Leg(text(document.MaxIDBytes), 60))
+	amount := []money.Amount{money.Units(60), dec("60.000000000001")}[random.IntN(2)]
+	account := func() string { return text(document.MaxIDBytes) }
+	a := b.Attempt(account(), b.LegIn("", account(), amount.Neg()), b.LegIn("", account(), amount))
 	a.Owner, a.Transfer.Currency = text(160), text(16)
 	description := text(512)
 	a.Describe = func(protocol.Refusal) string { return description }
-	op := storetest.At([]protocol.Kind{protocol.Prepare, protocol.Settle, protocol.Undo, protocol.FenceOnly}[random.IntN(4)], random.IntN(2))
+	kinds := []protocol.Kind{protocol.Prepare, protocol.Pay, protocol.Settle, protocol.Undo, protocol.FenceOnly}
+	op := storetest.At(kinds[random.IntN(len(kinds))], random.IntN(2))
 	op.Fence, op.ReplaceFence = document.FenceOfToken(storetest.Fence0()), random.IntN(2) == 0
 	switch random.IntN(6) {
 	case 0:

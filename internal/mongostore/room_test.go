@@ -96,3 +96,23 @@ func TestNoRoomBesideWhatIsPaidAlready(t *testing.T) {
 		})
 	}
 }
+
+// Where the balance is no number, the server refuses to pay in for that reason.
+func TestNothingIsPaidInWhereTheBalanceIsNoNumber(t *testing.T) {
+	t.Parallel()
+	for name, balance := range map[string]any{
+		"text": "12", "date": bson.DateTime(12), "flag": true, "document": bson.M{}, "list": bson.A{dec("12").Value()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBank(t)
+			odd := storetest.Account("odd", bson.M{"balance": balance, "pending": bson.M{"owed": dec("1.5").Value()}})
+			b.Put(odd)
+			owed := b.Attempt("owed", b.LegIn("", "odd", dec("1.5")))
+			assert.Equal(t, protocol.Failed, b.On(owed, storetest.At(protocol.Pay, 0)).Result)
+			require.ErrorContains(t, owed.Cause, "TypeMismatch")
+			require.NotContains(t, owed.Cause.Error(), "digits")
+			b.Has("accounts", odd)
+		})
+	}
+}
