@@ -378,6 +378,32 @@ func TestTooManyAreBefore(t *testing.T) {
 	}
 }
 
+// Those whose transfers wait for a cluster that is busy don't keep others from theirs.
+// Nor do those who read from one cluster keep others from another.
+func TestCallersOfSeveralClusters(t *testing.T) {
+	t.Parallel()
+	db := mongotest.Database(t)
+	c, err := NewCoordinator(db, WithLedger("elsewhere", mongotest.Client(t).Database(db.Name()).Collection("elsewhere")))
+	require.NoError(t, err)
+	prepareHold(t, c)
+	_, err = c.Transfer(t.Context(), Request{ID: "t", From: "a", To: "b", Amount: Units(1)})
+	require.NoError(t, err)
+	fill(t, c, &c.deciders)
+	fill(t, c, c.readers[c.catalog.Ledgers["elsewhere"].Cluster()])
+	for name, call := range map[string]func(ctx context.Context) error{
+		"Cancel":     func(ctx context.Context) error { _, err := c.Cancel(ctx, "t", ""); return err },
+		"Get":        func(ctx context.Context) error { _, err := c.Get(ctx, "h"); return err },
+		"GetAccount": func(ctx context.Context) error { _, err := c.GetAccount(ctx, "a"); return err },
+	} {
+		for range 20 { // more than there are probes
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			err := call(ctx)
+			cancel()
+			require.NotContains(t, fmt.Sprint(err), "too much is under way", name)
+		}
+	}
+}
+
 // pausable is a network that sends nothing while it is locked.
 type pausable struct {
 	sync.RWMutex
