@@ -24,7 +24,7 @@ const (
 	// disproof is how many calls, one after the other, show the expectation to be wrong,
 	// each at least farQuicker times as quick.
 	disproof   = 8
-	farQuicker = 32
+	farQuicker = 8
 )
 
 // Admit counts a caller until it leaves.
@@ -88,7 +88,7 @@ func (c *Callers) record(took time.Duration, served int64, ranOut bool) {
 			return
 		}
 		c.quick.Store(0)
-		each = 4 * one
+		each = 2 * one
 	default:
 		c.quick.Store(0)
 		each -= each / 128

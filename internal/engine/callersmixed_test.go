@@ -39,13 +39,13 @@ func (s *served) call(patience, takes time.Duration) error {
 	return nil
 }
 
-// quick has a thousand callers a second, each with two seconds for two milliseconds, and
-// returns how many were not served.
-func (s *served) quick(d time.Duration) (refused int64) {
+// quick has a thousand callers a second, each with two seconds for a call, and returns
+// how many were not served.
+func (s *served) quick(d, takes time.Duration) (refused int64) {
 	var failed atomic.Int64
 	for end := time.Now().Add(d); time.Now().Before(end); sleep(context.Background(), s.engine.closing, time.Millisecond) {
 		s.wg.Go(func() {
-			if s.call(2*time.Second, 2*time.Millisecond) != nil {
+			if s.call(2*time.Second, takes) != nil {
 				failed.Add(1)
 			}
 		})
@@ -63,7 +63,11 @@ func newServed(t *testing.T) *served {
 // those who are served at once: neither before nor after the server hangs. A few of those
 // may be refused.
 func TestSlowCallersDontKeepOthersOut(t *testing.T) {
-	for name, patience := range map[string]time.Duration{"patient": 0, "impatient": 3 * time.Second} {
+	for name, row := range map[string]struct{ patience, takes time.Duration }{
+		"patient, quick ones of 2 ms":   {0, 2 * time.Millisecond},
+		"patient, quick ones of 200 ms": {0, 200 * time.Millisecond},
+		"impatient, quick ones of 2 ms": {3 * time.Second, 2 * time.Millisecond},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newServed(t)
@@ -71,15 +75,15 @@ func TestSlowCallersDontKeepOthersOut(t *testing.T) {
 				for range 500 {
 					s.wg.Go(func() {
 						for !over.Load() {
-							_ = s.call(patience, 4*time.Second)
+							_ = s.call(row.patience, 4*time.Second)
 						}
 					})
 				}
-				require.Less(t, s.quick(20*time.Second), int64(1000))
+				require.Less(t, s.quick(20*time.Second, row.takes), int64(1000))
 				s.hung.Store(time.Now().Add(10 * time.Second).UnixNano())
-				require.Greater(t, s.quick(10*time.Second), int64(7000))
-				s.quick(2 * time.Second)
-				require.Less(t, s.quick(20*time.Second), int64(1000))
+				require.Greater(t, s.quick(10*time.Second, row.takes), int64(7000))
+				s.quick(2*time.Second, row.takes)
+				require.Less(t, s.quick(20*time.Second, row.takes), int64(1000))
 				over.Store(true)
 				s.wg.Wait()
 			})
