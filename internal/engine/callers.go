@@ -18,7 +18,7 @@ type Callers struct {
 
 const (
 	// probes is how many probes are let in during the time that a caller is expected to
-	// take: more of them if probesApart would pass in between.
+	// take, and probesApart the most that passes from one to the next.
 	probes      = 8
 	probesApart = 50 * time.Millisecond
 	// disproof is how many calls, one after the other, show the expectation to be wrong,
