@@ -15,6 +15,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/recovery"
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
@@ -185,10 +186,14 @@ func TestRecoveryIsBatched(t *testing.T) {
 		log      bank.Logged
 	)
 	c := b.NewCoordinator(b.Through(counted(&commands)), transfer.WithStallThreshold(0), transfer.WithLogger(slog.New(&log)))
+	begun := time.Now()
 	report, err := c.Recover(t.Context())
+	took := time.Since(begun)
 	require.NoError(t, err)
 	require.Equal(t, transfer.RecoveryReport{Found: stalled, Succeeded: stalled - report.Stuck, Stuck: report.Stuck}, report)
-	require.Less(t, report.Stuck, stalled, "a busy server leaves some to the next sweep")
+	if took < recovery.Limit { // a server that is busy for longer leaves many to the next sweep
+		require.Less(t, report.Stuck, stalled/10)
+	}
 	sweeps := 1
 	bank.Until(t, 10*time.Millisecond, func() (bool, error) {
 		if b.Unfinished() == 0 {
