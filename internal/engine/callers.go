@@ -40,6 +40,9 @@ const (
 //
 // Whoever leaves says whether there was something to do: if not, nothing is learnt.
 func (e *Engine) Admit(ctx context.Context, c *Callers) (leave func(done bool), err error) {
+	if ctx.Err() != nil {
+		return nil, withContextError(ctx, ErrNothingSent)
+	}
 	err = e.join(ctx, &c.crowd, func(left time.Duration) bool {
 		return c.crowd.hasTime(left) || c.probe(e.now())
 	})

@@ -82,6 +82,21 @@ func TestCallersAreCounted(t *testing.T) {
 	require.Equal(t, int64(128), callers.crowd.served.Load())
 }
 
+// Callers whose time is over are not let in: as probes they would keep out the others.
+func TestNoProbeIsSpentOnCallersWithoutTime(t *testing.T) {
+	e := idle(t)
+	var callers Callers
+	callers.crowd.served.Store(100)
+	callers.crowd.each.Store(int64(time.Hour))
+	over, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
+	_, err := e.Admit(over, &callers)
+	require.ErrorIs(t, err, ErrNothingSent)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Equal(t, int64(100), callers.crowd.served.Load())
+	require.Zero(t, callers.probed.Load())
+}
+
 // Calls that are far quicker than expected show what the next one takes, if there are
 // several in a row, beside slow ones. Those that ran out of time do not.
 func TestQuickCallsDisproveTheExpectation(t *testing.T) {
