@@ -74,8 +74,8 @@
 // Some transfers can't be finished: an account was deleted in the middle of one, or the
 // server refuses to write to it. Such a transfer stays as it is and blocks no other.
 // [Record].Stuck says why, and a [Query] with Stuck lists all of them. Recovery tries
-// such a transfer again after twice the stall threshold, then after four times, and so on
-// up to 64 times. So it finishes by itself once the cause is repaired.
+// such a transfer again after one stall threshold, then after 2, 4 … 64, each counted
+// from the latest try. So it finishes by itself once the cause is repaired.
 //
 // # Later, and for what
 //

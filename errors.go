@@ -137,8 +137,9 @@ var (
 	// ErrReversalExceeds means that less is left of a transfer than a reversal was asked
 	// to take back.
 	ErrReversalExceeds = errors.New("more than what is left to be reversed")
-	// ErrNotReversible means that there is nothing to reverse: the transfer is not in
-	// StateSuccess.
+	// ErrNotReversible means that a transfer can't be reversed: it is not in
+	// StateSuccess, it has moved no money, or it has a marker of a transfer that is not
+	// under way.
 	ErrNotReversible = errors.New("not reversible")
 	// ErrTransferNotFound means that there is no transfer with this ID.
 	ErrTransferNotFound = errors.New("transfer not found")

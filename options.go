@@ -274,7 +274,7 @@ func (at ReturnAt) progress() protocol.Progress {
 // So there are never more than three times MaxInFlight.
 type GroupCommit struct {
 	// MaxBatch is the number of writes in one command, 1 to 4096.
-	// No transfer has more than a quarter of a command.
+	// While others wait, no transfer has more than a quarter of a command.
 	// Defaults to 512.
 	MaxBatch int
 	// MaxInFlight is the number of commands on their way to one cluster, 1 to 64, without

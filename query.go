@@ -135,7 +135,7 @@ func legible(t document.Transfer) error {
 		return fmt.Errorf("%w: %w", document.ErrUnreadable, err)
 	}
 	if !t.State.Known() {
-		return fmt.Errorf("%w: the state %s is none", document.ErrUnreadable, words.Quote(string(t.State)))
+		return fmt.Errorf("%w: the state %s is not known", document.ErrUnreadable, words.Quote(string(t.State)))
 	}
 	return nil
 }

@@ -81,8 +81,8 @@ func recoveringBy(opts []RecoverOption) (r recovering, err error) {
 // A transfer that can't be finished, because an account is gone or the server refuses to
 // write to it, doesn't hold up the others.
 // Its [Record].Stuck says why, and [Query].Stuck lists all of these.
-// It is tried again after twice the stall threshold, then after four times, up to 64
-// times, until the cause is repaired.
+// It is tried again after one stall threshold, then after 2, 4 … 64, each counted from
+// the latest try, until the cause is repaired.
 // To retry sooner after a repair, call Recover on a Coordinator with a threshold of zero.
 //
 // Recover does not see what is younger than the threshold.

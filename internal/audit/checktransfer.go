@@ -18,7 +18,7 @@ func checkTransfer(t *Transfer, now time.Time, genuine func(document.Transfer) b
 		return []Finding{aboutTransfer(t.ID, Unreadable, "%v", t.Err)}
 	}
 	if !t.State.Known() {
-		return []Finding{aboutTransfer(t.ID, WrongState, "the state %q is none", t.State)}
+		return []Finding{aboutTransfer(t.ID, WrongState, "the state %q is not known", t.State)}
 	}
 	var found []Finding
 	for _, check := range []struct {

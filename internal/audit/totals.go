@@ -67,8 +67,8 @@ func (p *pass) sumUp(ctx context.Context) error {
 		p.report.Totals = append(p.report.Totals, Total{
 			Ledger: key.ledger, Currency: key.currency, Kind: key.kind,
 			Accounts: t.accounts, Moving: moving[key.ledger],
-			Balances:  p.amount(key.ledger, "balances", &t.balances),
-			InTransit: p.amount(key.ledger, "money in transit", &t.inTransit),
+			Balances:  p.amount(key.ledger, fmt.Sprintf("the balances of ledger %q", key.ledger), &t.balances),
+			InTransit: p.amount(key.ledger, fmt.Sprintf("the money in transit of ledger %q", key.ledger), &t.inTransit),
 		})
 	}
 	first, other := &transit[money.Whole], &transit[money.Decimal]
@@ -117,7 +117,7 @@ func (p *pass) countUncountable() {
 func (p *pass) amount(ledger, what string, sum *money.Sum) money.Amount {
 	amount, err := sum.Amount()
 	if err != nil {
-		f := newFinding(LongTotal, "the %s of ledger %q: %s", what, ledger, sum)
+		f := newFinding(LongTotal, "%s: %s", what, sum)
 		f.ID, f.Ledger = ledger, ledger
 		p.add(f)
 	}

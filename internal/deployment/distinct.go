@@ -100,7 +100,7 @@ func collectionUUID(ctx context.Context, to purpose, handle *mongo.Collection) (
 	case !found && to == toRead:
 		return "", nil
 	case !found || spec.UUID == nil:
-		return "", fmt.Errorf("the server does not tell the UUID of %s", wire.NamespaceOf(handle))
+		return "", fmt.Errorf("the server did not report the UUID of %s", wire.NamespaceOf(handle))
 	}
 	return string(spec.UUID.Data), nil
 }

@@ -189,7 +189,7 @@ func (v View) WrongFloor() string {
 // article returns the name of a type with its article.
 func article(kind bson.Type) string {
 	name := kind.String()
-	if name != "" && strings.ContainsRune("aeio", rune(name[0])) {
+	if name != "" && strings.ContainsRune("aeiou", rune(name[0])) {
 		return "an " + name
 	}
 	return "a " + name

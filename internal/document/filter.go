@@ -37,12 +37,7 @@ func StandingStill(threshold time.Duration) bson.D {
 	if threshold <= 0 {
 		return nil
 	}
-	past := bson.D{{Key: "$subtract", Value: bson.A{"$$NOW", stallMillisOf(threshold)}}}
-	ahead := bson.D{{Key: "$add", Value: bson.A{"$$NOW", StallMillis(threshold, 0)}}}
-	return bson.D{{Key: "$expr", Value: bson.D{{Key: "$or", Value: bson.A{
-		bson.D{{Key: "$lte", Value: bson.A{"$lastModified", past}}},
-		bson.D{{Key: "$gt", Value: bson.A{"$lastModified", ahead}}},
-	}}}}}
+	return bson.D{awayFromNow("$lastModified", stallMillisOf(threshold), StallMillis(threshold, 0))}
 }
 
 // StateIn selects transfers in one of the states.

@@ -48,21 +48,25 @@ func OwnedBy(prefixes []string) bson.D {
 	return bson.D{{Key: "$and", Value: bson.A{bson.D{{Key: "$or", Value: either}}}}}
 }
 
-// IdleFor selects what was not modified for a while, by the server's clock.
+// IdleFor selects what was not modified for a while, by the server's clock. It also
+// selects what was modified further ahead than that, for the reason that [StandingStill]
+// names.
 func IdleFor(idle time.Duration) bson.E {
-	since := bson.D{{Key: "$subtract", Value: bson.A{"$$NOW", idle.Milliseconds()}}}
-	return bson.E{Key: "$expr", Value: bson.D{{Key: "$lte", Value: bson.A{"$lastModified", since}}}}
+	return awayFromNow("$lastModified", idle.Milliseconds(), idle.Milliseconds())
 }
 
-// StandsStillFor selects what was not modified for a while, by the server's clock. It
-// also selects what was modified further ahead than that, for the reason that
-// [StandingStill] names.
-func StandsStillFor(idle time.Duration) bson.E {
-	past := bson.D{{Key: "$subtract", Value: bson.A{"$$NOW", idle.Milliseconds()}}}
-	ahead := bson.D{{Key: "$add", Value: bson.A{"$$NOW", idle.Milliseconds()}}}
+// CreatedBefore selects what was created before a while began, by the server's clock, or
+// further ahead than that.
+func CreatedBefore(while time.Duration) bson.E {
+	return awayFromNow("$createdAt", while.Milliseconds(), while.Milliseconds())
+}
+
+// awayFromNow selects documents with a time so many milliseconds in the past, at least,
+// or further ahead than that, by the server's clock.
+func awayFromNow(field string, past, ahead any) bson.E {
 	return bson.E{Key: "$expr", Value: bson.D{{Key: "$or", Value: bson.A{
-		bson.D{{Key: "$lte", Value: bson.A{"$lastModified", past}}},
-		bson.D{{Key: "$gt", Value: bson.A{"$lastModified", ahead}}},
+		bson.D{{Key: "$lte", Value: bson.A{field, bson.D{{Key: "$subtract", Value: bson.A{"$$NOW", past}}}}}},
+		bson.D{{Key: "$gt", Value: bson.A{field, bson.D{{Key: "$add", Value: bson.A{"$$NOW", ahead}}}}}},
 	}}}}
 }
 

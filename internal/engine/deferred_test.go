@@ -244,6 +244,32 @@ func TestDueTasksComeLast(t *testing.T) {
 	require.Zero(t, s.ready())
 }
 
+// Where a quarter of a command is less than a task, every few commands carry one that is
+// due.
+func TestDueTasksHaveAPartOfSmallCommands(t *testing.T) {
+	for largest, due := range map[int]int{1: 5, 2: 10, 3: 15, 5: 25} {
+		e := slowly(t)
+		e.limits.MaxBatch = largest
+		many := bigJob(t, e, "due", 100)
+		many.deferred, many.execution = true, committed(t, e, "x", protocol.Decided).execution
+		for i := range many.tasks {
+			many.tasks[i].Op.Kind = protocol.Pay
+		}
+		e.enqueue(many.tasks)
+		for i := range 100 {
+			e.enqueue(bigJob(t, e, fmt.Sprint("t", i), 1).tasks)
+		}
+		s := idleServer(e)
+		s.maxInFlight = 20
+		e.sendDue(s.lanes[0], s.lanes[0].deferred[0])
+		sent := 0
+		for range 20 {
+			sent += tasksByTransfer(e.takeCommand(s, false))["due"]
+		}
+		require.Equal(t, due, sent, largest)
+	}
+}
+
 // A due task that has to wait for its document is still behind what is waited for.
 func TestParkedDueTaskStaysLast(t *testing.T) {
 	e := slowly(t)

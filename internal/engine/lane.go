@@ -67,6 +67,7 @@ type lane struct {
 	window    window
 	answers   int // commands that were answered so far
 	skipped   int // how often other lanes sent a command since it last did
+	dueCredit int // what is left of the part that tasks in due had of earlier commands
 	deferred  []*deferred
 	lastAdded *task // while the tasks of a round are added: the latest one
 }
@@ -180,7 +181,7 @@ func (l *lane) nextCommand(otherJobs int, mayClaim func(*task) bool, join func(*
 		return nil
 	}
 	c := &command{lane: l, tasks: make([]*task, 0, min(l.window.size, l.ready))}
-	l.takeQueued(c, l.window.size-min(l.due.length(), l.window.size/dueShare), otherJobs, mayClaim)
+	l.takeQueued(c, l.window.size-l.leftToDue(), otherJobs, mayClaim)
 	l.takeDue(c)
 	if len(c.tasks) == 0 {
 		return nil
@@ -189,6 +190,15 @@ func (l *lane) nextCommand(otherJobs int, mayClaim func(*task) bool, join func(*
 	c.full = c.full || len(c.tasks) == l.window.size
 	c.seal()
 	return c
+}
+
+// leftToDue returns how much of the next command is left to tasks that were deferred.
+// Where a quarter of a command is less than one task, every few commands leave one.
+func (l *lane) leftToDue() int {
+	l.dueCredit += l.window.size
+	tasks := l.dueCredit / dueShare
+	l.dueCredit %= dueShare
+	return min(l.due.length(), tasks)
 }
 
 // takeDue moves tasks that were deferred into a command.

@@ -60,7 +60,7 @@ func (w *window) recordAnswer(took time.Duration, full bool) {
 func (w *window) recordTimeout() {
 	w.timeouts++
 	w.size = max(w.size/2, 1)
-	w.threshold = max(w.size, growth)
+	w.threshold = min(max(w.size, growth), w.largest)
 }
 
 // recordSilence records that a command was given up, and that no other command of the

@@ -35,7 +35,20 @@ func TestWindowGrowsAndShrinks(t *testing.T) {
 	require.Equal(t, 1, w.size)
 	w.recordAnswer(time.Millisecond, true)
 	require.Equal(t, growth, w.size)
-	require.Equal(t, 8, newWindow(8).size)
+}
+
+// A command never carries more than it may, even where that is less than a step.
+func TestWindowStaysWithinItsBound(t *testing.T) {
+	for _, largest := range []int{1, 8, 16} {
+		w := newWindow(largest)
+		require.Equal(t, largest, w.size)
+		w.recordTimeout()
+		require.Equal(t, max(largest/2, 1), w.size)
+		for range 3 {
+			w.recordAnswer(time.Millisecond, true)
+			require.Equal(t, largest, w.size)
+		}
+	}
 }
 
 // After a silence the size doubles again, up to half of the size that was too large.

@@ -104,7 +104,7 @@ func (h *History) storedTime(ctx context.Context) (*bson.Timestamp, error) {
 func operationTime(session *mongo.Session) (*bson.Timestamp, error) {
 	at := session.OperationTime()
 	if at == nil {
-		return nil, errors.New("the server does not tell its operation time")
+		return nil, errors.New("the server did not report its operation time")
 	}
 	return at, nil
 }

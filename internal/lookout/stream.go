@@ -28,7 +28,7 @@ const (
 )
 
 // errTooManyChanges is the reason for giving up a stream that shows too many changes.
-var errTooManyChanges = errors.New("it tells of more changes than is worth while")
+var errTooManyChanges = errors.New("it shows too many changes to be worth its cost")
 
 // stream is the state of the change stream.
 // The lookout's lock guards it.

@@ -80,9 +80,10 @@ func (s *Store) newMergedUpdate(call *Call) *mergedUpdate {
 	return u
 }
 
-// replaceFence draws a token for what is settled or undone.
+// replaceFence draws a token for what is settled, cleared or undone.
 // However often the update is sent, it sets the token only once. It requires the marker
-// and removes it, and the marker comes back only by a prepare that names a later fence.
+// or done mark and removes it, which comes back only by a prepare that names a later
+// fence.
 func (u *mergedUpdate) replaceFence() {
 	u.replacesFence, u.token, u.apart = true, bson.NewObjectID(), true
 }

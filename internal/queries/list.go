@@ -79,7 +79,7 @@ func (q Query) filter(ids document.IDCodec) bson.D {
 		filter = append(filter, document.IsStuck())
 	}
 	if q.IdleFor > 0 {
-		filter = append(filter, document.StandsStillFor(q.IdleFor))
+		filter = append(filter, document.IdleFor(q.IdleFor))
 	}
 	return filter
 }

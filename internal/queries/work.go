@@ -59,12 +59,12 @@ func (q *Queries) search(ctx context.Context, filter bson.D, by string, without 
 
 // UnfinishedIDs returns the IDs of transfers that a process has claimed and none has
 // finished, at most limit, in the order of the IDs and beyond the given one. It leaves
-// out holds that may still be decided and, if idle is positive, transfers that were
-// modified within that time by the server's clock.
-func (q *Queries) UnfinishedIDs(ctx context.Context, beyond string, idle time.Duration, limit int) ([]string, error) {
+// out holds that may still be decided and, if while is positive, transfers that were
+// created within it by the server's clock.
+func (q *Queries) UnfinishedIDs(ctx context.Context, beyond string, while time.Duration, limit int) ([]string, error) {
 	filter := bson.D{document.ClaimedUnfinished(0), {Key: "_id", Value: bson.D{{Key: "$gt", Value: beyond}}}}
-	if idle > 0 {
-		filter = append(filter, document.IdleFor(idle))
+	if while > 0 {
+		filter = append(filter, document.CreatedBefore(while))
 	}
 	return q.findIDs(ctx, filter, sortedBy("_id").SetLimit(int64(limit)))
 }

@@ -91,3 +91,30 @@ func TestSearchForWorkSkipsWhatIsLater(t *testing.T) {
 		assert.NotContains(t, plan, `"stage": "SORT"`, "each search would sort a long queue")
 	}
 }
+
+// Unfinished transfers are listed by their IDs, with those that somebody has worked on
+// since, but without what was created within a while.
+func TestUnfinishedIDs(t *testing.T) {
+	t.Parallel()
+	b := storetest.New(t)
+	for id, created := range map[string]time.Duration{"a": -oneDay, "b": -time.Minute, "c": -oneDay, "d": oneDay, "e": time.Minute} {
+		b.Change("transfers", b.Claimed(id, b.Leg("alice", -60)).Transfer.ID, bson.M{"$set": bson.M{"createdAt": time.Now().Add(created)}})
+	}
+	initiated(b, "f", time.Time{})
+	holding(b, "g", b.Leg("alice", -60))
+	for _, row := range []struct {
+		beyond string
+		while  time.Duration
+		limit  int
+		want   []string
+	}{
+		{"", 0, 10, []string{"a", "b", "c", "d", "e"}},
+		{"a", 0, 2, []string{"b", "c"}},
+		{"", time.Hour, 10, []string{"a", "c", "d"}},
+		{"a", time.Hour, 10, []string{"c", "d"}},
+	} {
+		ids, err := b.Store.UnfinishedIDs(t.Context(), row.beyond, row.while, row.limit)
+		require.NoError(t, err)
+		require.Equal(t, row.want, ids, "%+v", row)
+	}
+}

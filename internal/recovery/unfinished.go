@@ -25,15 +25,15 @@ const (
 // untilFinished notes what is unfinished, and sweeps until all of that is final or can't
 // be finished.
 //
-// It doesn't wait for what is claimed after the start: a busy service would never be
+// It doesn't wait for what is created after the start: a busy service would never be
 // done.
 // Where there is too much to be noted at once, the rest is noted when the first part is
-// final, if it has not moved since the start.
+// final, even if others have worked on it meanwhile: they may have died.
 func (s *sweep) untilFinished(ctx context.Context) error {
 	begun, beyond := s.Now(), ""
 	most := cmp.Or(s.MaxNoted, maxNoted)
-	for idle := time.Duration(0); ; idle = s.Now().Sub(begun) {
-		noted, err := s.note(ctx, beyond, idle, most)
+	for while := time.Duration(0); ; while = s.Now().Sub(begun) {
+		noted, err := s.note(ctx, beyond, while, most)
 		if err == nil {
 			err = s.await(ctx, noted)
 		}
@@ -45,12 +45,12 @@ func (s *sweep) untilFinished(ctx context.Context) error {
 }
 
 // note returns the IDs of what is unfinished, in order, from one ID on.
-// It leaves out what was modified within the idle time.
+// It leaves out what was created within a while.
 func (s *sweep) note(
-	ctx context.Context, beyond string, idle time.Duration, most int,
+	ctx context.Context, beyond string, while time.Duration, most int,
 ) (noted []string, err error) {
 	err = s.Read(ctx, func(ctx context.Context) (done bool, err error) {
-		noted, err = s.Queries.UnfinishedIDs(ctx, beyond, idle, most)
+		noted, err = s.Queries.UnfinishedIDs(ctx, beyond, while, most)
 		return err == nil, err
 	})
 	return noted, err

@@ -166,7 +166,7 @@ func TestAuditLongTotal(t *testing.T) {
 	}
 	report := b.MustAudit()
 	require.Equal(t, []audit.Code{audit.LongTotal}, bank.CodesOf(report))
-	require.Contains(t, report.Findings[0].Detail, "10999999999999999999999.999999999989")
+	require.Equal(t, `the balances of ledger "": 10999999999999999999999.999999999989`, report.Findings[0].Detail)
 }
 
 // Lost money is found by its sum, if the caller knows the expected sum, even though every

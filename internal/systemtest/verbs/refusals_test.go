@@ -69,6 +69,7 @@ func TestWhyAnAccountIsNone(t *testing.T) {
 		"no balance":        {bson.M{"saldo": int64(77)}, transfer.Units(1), `there is no balance field "balance"`, false},
 		"a balance of null": {bson.M{"balance": nil}, transfer.Units(1), "the balance is stored as a null", false},
 		"a double":          {bson.M{"balance": 77.0}, transfer.Units(1), "stored as a double: store an int32, an int64 or a Decimal128", false},
+		"undefined":         {bson.M{"balance": bson.Undefined{}}, transfer.Units(1), "the balance is stored as an undefined", false},
 		"a text":            {bson.M{"balance": "77"}, transfer.Units(1), "the balance is stored as a string", false},
 		"an array":          {bson.M{"balance": bson.A{int64(77)}}, transfer.Units(1), "the balance is stored as an array", false},
 		"not a number": {
