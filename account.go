@@ -319,8 +319,8 @@ func (l *Ledger) untilKnown(ctx context.Context, id string, write func(context.C
 			return nil
 		case t.done:
 			return aboutAccount(id, tries.doubt(t.err))
-		case t.result == protocol.Failed && refused(t.err):
-			return aboutAccount(id, tries.doubt(named(t.err)))
+		case t.result == protocol.Failed && denied(t.err):
+			return aboutAccount(id, tries.doubt(asUnauthorized(t.err)))
 		case t.result == protocol.Failed:
 			return aboutAccount(id, tries.doubt(withCause(ErrUnwritable, t.err)))
 		}

@@ -226,7 +226,7 @@ func (c *Coordinator) AuditWith(ctx context.Context, o AuditOptions) (AuditRepor
 	case errors.Is(err, audit.ErrSnapshotGone):
 		return AuditReport{}, fmt.Errorf("%w: %w", ErrAuditTooLong, err)
 	case err != nil:
-		return AuditReport{}, nothingStored(fmt.Errorf("audit: %w", named(err)))
+		return AuditReport{}, nothingStored(fmt.Errorf("audit: %w", asUnauthorized(err)))
 	}
 	return reportOf(report, left), nil
 }

@@ -52,9 +52,9 @@ type Coordinator struct {
 	reader     *oplogreader.Reader
 	health     *recovery.Health
 	outbox     *outbox.Outbox
-	lines      lines
-	originals  lines // the callers who reverse each transfer
-	changed    lines // the callers who change each account
+	queues     queues
+	originals  queues // the callers who reverse each transfer
+	changed    queues // the callers who change each account
 	calls      calls
 	readers    map[collections.Cluster]*engine.Callers // of one transfer or account
 	submitters engine.Callers                          // to store what a worker runs
@@ -333,10 +333,10 @@ func (c *Coordinator) Healthy(ctx context.Context) error {
 		return err
 	}
 	if err := c.catalog.ServersAnswer(ctx); err != nil {
-		return named(err)
+		return asUnauthorized(err)
 	}
 	if err := c.deployment.ConfirmAll(ctx); err != nil {
-		return named(err)
+		return asUnauthorized(err)
 	}
 	return withCause(cmp.Or(c.health.Check(), c.outbox.Check()), c.closedError())
 }
@@ -397,8 +397,8 @@ func (c *Coordinator) untilFit(ctx context.Context, ask func(context.Context) er
 			return err
 		}
 		err := ask(ctx)
-		if err == nil || refused(err) || errors.Is(err, collections.ErrUnsupported) {
-			return named(err)
+		if err == nil || denied(err) || errors.Is(err, collections.ErrUnsupported) {
+			return asUnauthorized(err)
 		}
 		tries.record(try{result: protocol.NotSent, err: err})
 	}

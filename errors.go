@@ -197,16 +197,16 @@ func (e *UnauthorizedError) Unwrap() []error {
 	return []error{ErrUnauthorized, e.cause}
 }
 
-// refused reports whether an error says that a right is missing.
+// denied reports whether an error says that a right is missing.
 // The call is not tried again by itself: a caller that learns it at once can have the
 // right granted.
-func refused(err error) bool {
-	return errors.Is(err, ErrUnauthorized) || wire.Refused(err) != nil
+func denied(err error) bool {
+	return errors.Is(err, ErrUnauthorized) || wire.Denied(err) != nil
 }
 
-// named gives an error that says that a right is missing its public name.
-func named(err error) error {
-	missing := wire.Refused(err)
+// asUnauthorized gives an error that says that a right is missing its public name.
+func asUnauthorized(err error) error {
+	missing := wire.Denied(err)
 	switch {
 	case missing == nil || errors.Is(err, ErrUnauthorized):
 		return err
@@ -362,7 +362,7 @@ func withoutTransfer(id string, err error) error { return without("transfer "+wo
 // withCause adds a cause to an error, unless it is nil or the error wraps it already.
 // A cause that wraps the error says more: it stands alone.
 func withCause(err, cause error) error {
-	cause = named(cause)
+	cause = asUnauthorized(cause)
 	if cause == nil || errors.Is(err, cause) {
 		return err
 	}

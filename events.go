@@ -162,7 +162,7 @@ func (c *Coordinator) Redeliver(ctx context.Context, transferID string) error {
 			tries.record(try{result: result, err: err})
 		}
 	}
-	return aboutTransfer(transferID, named(tries.err(nil)))
+	return aboutTransfer(transferID, asUnauthorized(tries.err(nil)))
 }
 
 // kinds returns the kinds of events of the deployment.

@@ -48,8 +48,8 @@ func (c *Coordinator) complete(ctx context.Context, planned document.Transfer, h
 		return Record{}, c.early(planned.ID, aboutTransfer(planned.ID, err))
 	}
 	f := c.newFollower(planned, holdFor)
-	defer f.leave()
-	if f.turnIsFree() {
+	defer f.turn.leave()
+	if f.turn.isFree() {
 		a := c.execute(ctx, planned, terms{start: first(planned), holdFor: holdFor})
 		served()
 		if a.done {
@@ -91,10 +91,10 @@ func (c *Coordinator) execute(ctx context.Context, t document.Transfer, how term
 		return answerWith(asKnown(t.ID, recordOf(result.Transfer), withCause(err, result.Cause)))
 	case errors.Is(err, engine.ErrUnfinished):
 		return answerWith(Record{}, inDoubt(t.ID, withCause(err, result.Cause)))
-	case errors.Is(err, engine.ErrRefused):
+	case errors.Is(err, engine.ErrDenied):
 		return answerWith(asKnown(t.ID, recordOf(result.Transfer), result.Cause))
-	case refused(result.Cause) && errors.Is(err, engine.ErrNothingSent):
-		return answerWith(Record{}, aboutTransfer(t.ID, named(result.Cause)))
+	case denied(result.Cause) && errors.Is(err, engine.ErrNothingSent):
+		return answerWith(Record{}, aboutTransfer(t.ID, asUnauthorized(result.Cause)))
 	case errors.Is(err, engine.ErrNothingSent):
 		return answerWith(Record{}, c.early(t.ID, aboutTransfer(t.ID, withCause(err, result.Cause))))
 	case err != nil:
@@ -124,7 +124,7 @@ func (c *Coordinator) answerOf(result engine.Result) answer {
 		if result.ClaimInDoubt {
 			return answerWith(Record{}, inDoubt(rec.ID, result.Cause))
 		}
-		err := fmt.Errorf("it could not be stored: %w", named(result.Cause))
+		err := fmt.Errorf("it could not be stored: %w", asUnauthorized(result.Cause))
 		return answerWith(Record{}, c.early(rec.ID, aboutTransfer(rec.ID, err)))
 	case protocol.Gone:
 		return answerWith(Record{}, inDoubt(rec.ID, errors.New("its document was removed while it was under way")))
@@ -209,8 +209,8 @@ func (c *Coordinator) connect(ctx context.Context, t *document.Transfer) error {
 		return nil
 	}
 	switch err := c.deployment.Connect(ctx, t.Addresses()...); {
-	case errors.Is(err, collections.ErrUnsupported), refused(err):
-		return named(err)
+	case errors.Is(err, collections.ErrUnsupported), denied(err):
+		return asUnauthorized(err)
 	case err != nil:
 		return fmt.Errorf("%w: %w", errAway, err)
 	}

@@ -16,67 +16,66 @@ import (
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// lines are the callers in this process of each transfer, by its ID.
+// queues are the callers in this process of each transfer or account, by its ID.
 // The zero value has no callers.
-type lines struct {
+type queues struct {
 	mu  sync.Mutex
-	all map[string]*line
+	all map[string]*queue
 }
 
-// line are the callers of one transfer.
-type line struct {
-	callers int           // guarded by the lock of the lines
-	turn    chan struct{} // held by the caller that may run the transfer
+// queue is the callers of one transfer or account.
+type queue struct {
+	callers int           // guarded by the lock of the queues
+	turn    chan struct{} // held by the caller that may go on
 	arrived chan struct{} // closed by the caller that has seen that the money is there
 }
 
 // join adds a caller, which has to leave again.
-func (ls *lines) join(id string) *line {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	if ls.all == nil {
-		ls.all = map[string]*line{}
+func (qs *queues) join(id string) *queue {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	if qs.all == nil {
+		qs.all = map[string]*queue{}
 	}
-	l := ls.all[id]
-	if l == nil {
-		l = &line{turn: make(chan struct{}, 1), arrived: make(chan struct{})}
-		ls.all[id] = l
+	q := qs.all[id]
+	if q == nil {
+		q = &queue{turn: make(chan struct{}, 1), arrived: make(chan struct{})}
+		qs.all[id] = q
 	}
-	l.callers++
-	return l
+	q.callers++
+	return q
 }
 
-func (ls *lines) leave(id string) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	l := ls.all[id]
-	if l.callers--; l.callers == 0 {
-		delete(ls.all, id)
+func (qs *queues) leave(id string) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	q := qs.all[id]
+	if q.callers--; q.callers == 0 {
+		delete(qs.all, id)
 	}
 }
 
-// turn is the right of one caller in this process to reverse a transfer, or to change an
-// account.
+// turn is the right of one caller in this process to run a transfer or to reverse it, or
+// to change an account.
 // Others of this process wait for it, and not for the document: they come in the order in
 // which they ask, and cost the server nothing meanwhile.
 type turn struct {
-	c    *Coordinator
-	of   *lines
-	id   string
-	line *line
-	mine bool
+	c     *Coordinator
+	of    *queues
+	id    string
+	queue *queue
+	mine  bool
 }
 
-// newTurn joins the callers who reverse a transfer, or change an account.
-// It has to be left again.
-func (c *Coordinator) newTurn(of *lines, id string) *turn {
-	return &turn{c: c, of: of, id: id, line: of.join(id)}
+// newTurn joins the callers of a transfer or account, and has to be left again.
+func (c *Coordinator) newTurn(of *queues, id string) *turn {
+	return &turn{c: c, of: of, id: id, queue: of.join(id)}
 }
 
 // isFree takes the turn if no other caller has it.
 func (t *turn) isFree() bool {
 	select {
-	case t.line.turn <- struct{}{}:
+	case t.queue.turn <- struct{}{}:
 		t.mine = true
 	default:
 	}
@@ -86,7 +85,7 @@ func (t *turn) isFree() bool {
 // await waits for the turn.
 func (t *turn) await(ctx context.Context) error {
 	select {
-	case t.line.turn <- struct{}{}:
+	case t.queue.turn <- struct{}{}:
 		t.mine = true
 		return nil
 	case <-ctx.Done():
@@ -98,7 +97,7 @@ func (t *turn) await(ctx context.Context) error {
 // leave gives the turn to the next caller.
 func (t *turn) leave() {
 	if t.mine {
-		<-t.line.turn
+		<-t.queue.turn
 	}
 	t.of.leave(t.id)
 }
@@ -108,7 +107,7 @@ func (t *turn) leave() {
 // worker, has stalled, or was never stored.
 func (c *Coordinator) follow(ctx context.Context, planned document.Transfer) (Record, error) {
 	f := c.newFollower(planned, 0)
-	defer f.leave()
+	defer f.turn.leave()
 	return f.follow(ctx)
 }
 
@@ -123,8 +122,7 @@ type follower struct {
 	c       *Coordinator
 	planned document.Transfer
 	holdFor time.Duration
-	line    *line
-	leads   bool // it has the turn
+	turn    *turn
 	watch   *lookout.Watch
 	seen    Record // as it was seen last
 	cause   error  // of the latest read that failed
@@ -132,25 +130,7 @@ type follower struct {
 }
 
 func (c *Coordinator) newFollower(planned document.Transfer, holdFor time.Duration) *follower {
-	return &follower{c: c, planned: planned, holdFor: holdFor, line: c.lines.join(planned.ID)}
-}
-
-// turnIsFree takes the turn if no other caller has it.
-func (f *follower) turnIsFree() bool {
-	select {
-	case f.line.turn <- struct{}{}:
-		f.leads = true
-	default:
-	}
-	return f.leads
-}
-
-// leave gives the turn to the next caller.
-func (f *follower) leave() {
-	if f.leads {
-		<-f.line.turn
-	}
-	f.c.lines.leave(f.planned.ID)
+	return &follower{c: c, planned: planned, holdFor: holdFor, turn: c.newTurn(&c.queues, planned.ID)}
 }
 
 // follow reads the transfer until there is an answer.
@@ -211,13 +191,13 @@ func (f *follower) goOn(ctx context.Context, seen *lookout.Sight) answer {
 	if seen.Found {
 		f.seen = recordOf(stored)
 	}
-	t, start, due := c.turn(ctx, stored, seen.Found, f.planned)
+	t, start, due := c.nextStart(ctx, stored, seen.Found, f.planned)
 	switch {
 	case c.engine.Closed():
 		return answerWith(f.giveUp(ErrClosed))
 	case !due && standsStill(stored):
 		return answerWith(asKnown(stored.ID, f.seen, nil))
-	case !due || !f.leads:
+	case !due || !f.turn.mine:
 		return notYet(nil)
 	}
 	a := c.execute(ctx, t, terms{start: start, reason: reasonOf(start), holdFor: f.holdFor})
@@ -250,12 +230,12 @@ func (f *follower) next(ctx context.Context, seen *lookout.Sight, n int) (*looko
 		var turn chan<- struct{}
 		var arrived <-chan struct{}
 		pause := newPause(n)
-		if !f.leads {
-			turn = f.line.turn
+		if !f.turn.mine {
+			turn = f.turn.queue.turn
 			pause.Stop()
 		}
 		if seen.Transfer.State == protocol.Committed {
-			arrived = f.line.arrived
+			arrived = f.turn.queue.arrived
 		}
 		select {
 		case <-seen.Replaced:
@@ -265,7 +245,7 @@ func (f *follower) next(ctx context.Context, seen *lookout.Sight, n int) (*looko
 			pause.Stop()
 			return seen, nil
 		case turn <- struct{}{}:
-			f.leads = true
+			f.turn.mine = true
 			return f.watch.Look(ctx)
 		case <-pause.C:
 		case <-ctx.Done():
@@ -281,7 +261,7 @@ func (f *follower) next(ctx context.Context, seen *lookout.Sight, n int) (*looko
 		if f.hasArrived(ctx, seen.Transfer) {
 			return seen, nil
 		}
-		if _, _, due := f.c.turn(ctx, seen.Transfer, seen.Found, f.planned); due {
+		if _, _, due := f.c.nextStart(ctx, seen.Transfer, seen.Found, f.planned); due {
 			return f.watch.Look(ctx)
 		}
 	}
@@ -317,14 +297,14 @@ func (f *follower) hasArrived(ctx context.Context, stored document.Transfer) boo
 		return false
 	}
 	select {
-	case <-f.line.arrived:
+	case <-f.turn.queue.arrived:
 		return true
 	default:
 	}
-	if !f.leads || !f.c.arrived(ctx, stored) {
+	if !f.turn.mine || !f.c.arrived(ctx, stored) {
 		return false
 	}
-	close(f.line.arrived)
+	close(f.turn.queue.arrived)
 	return true
 }
 
@@ -356,9 +336,9 @@ func (c *Coordinator) judge(ctx context.Context, stored, planned document.Transf
 	return rec, true, err
 }
 
-// turn returns the execution by which a waiting caller goes on with the transfer itself,
-// and whether it is time for one.
-func (c *Coordinator) turn(ctx context.Context, stored document.Transfer, found bool, planned document.Transfer) (
+// nextStart returns the execution by which a waiting caller goes on with the transfer
+// itself, and whether it is time for one.
+func (c *Coordinator) nextStart(ctx context.Context, stored document.Transfer, found bool, planned document.Transfer) (
 	t document.Transfer, start protocol.Start, due bool,
 ) {
 	switch {
@@ -425,7 +405,7 @@ func nothingSent(err error) bool {
 		return false
 	}
 	return errors.Is(err, engine.ErrNothingSent) || errors.Is(err, ErrClosed) || errors.Is(err, errAway) ||
-		errors.Is(err, mongostore.ErrForeign) || errors.Is(err, document.ErrUnreadable) || refused(err)
+		errors.Is(err, mongostore.ErrForeign) || errors.Is(err, document.ErrUnreadable) || denied(err)
 }
 
 // answersCommitted reports whether a committed transfer is where a caller gets its

@@ -32,10 +32,10 @@ func TestFollowersShareWhatHasArrived(t *testing.T) {
 	stored, err := c.stored(ctx, "t")
 	require.NoError(t, err)
 	first, second := c.newFollower(stored, 0), c.newFollower(stored, 0)
-	defer first.leave()
-	defer second.leave()
-	require.True(t, first.turnIsFree())
-	require.False(t, second.turnIsFree())
+	defer first.turn.leave()
+	defer second.turn.leave()
+	require.True(t, first.turn.isFree())
+	require.False(t, second.turn.isFree())
 
 	undecided := stored
 	undecided.State = protocol.Preparing

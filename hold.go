@@ -456,7 +456,7 @@ func (c *Coordinator) prolong(ctx context.Context, stored document.Transfer, e *
 	case protocol.NotMatched:
 		return c.unextended(ctx, stored.ID, e)
 	case protocol.Failed:
-		err = aboutTransfer(stored.ID, fmt.Errorf("it could not be extended: %w", named(err)))
+		err = aboutTransfer(stored.ID, fmt.Errorf("it could not be extended: %w", asUnauthorized(err)))
 		return answerWith(recordOf(stored), e.early(stored.ID, c.early(stored.ID, err)))
 	case protocol.Unknown:
 		e.unsure = true

@@ -190,8 +190,8 @@ func participantState(t *document.Transfer, p *insight.Participant) ParticipantS
 	case insight.Unread:
 	}
 	switch {
-	case refused(p.Err):
-		s.Note = named(p.Err).Error()
+	case denied(p.Err):
+		s.Note = asUnauthorized(p.Err).Error()
 	case errors.Is(p.Err, insight.ErrForeign):
 		s.Note = p.Err.Error()
 	case p.Err != nil:
@@ -316,7 +316,7 @@ func (c *Coordinator) Stats(ctx context.Context) (Stats, error) {
 	}
 	counted, err := c.insight.Count(ctx)
 	if err != nil {
-		return Stats{}, nothingStored(fmt.Errorf("count what is unfinished: %w", named(err)))
+		return Stats{}, nothingStored(fmt.Errorf("count what is unfinished: %w", asUnauthorized(err)))
 	}
 	return Stats(counted), nil
 }

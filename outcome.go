@@ -172,7 +172,7 @@ func asFinal(rec Record) (Record, error) {
 
 // inDoubt is the error of a transfer whose outcome is not known.
 func inDoubt(id string, cause error) error {
-	cause = named(cause)
+	cause = asUnauthorized(cause)
 	if cause == nil {
 		return aboutTransfer(id, ErrInDoubt)
 	}

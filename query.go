@@ -213,7 +213,7 @@ func (c *Coordinator) List(ctx context.Context, q Query) iter.Seq2[Record, error
 			if err == nil {
 				rec = recordOf(t)
 			} else {
-				err = nothingStored(listError(t.ID, named(err)))
+				err = nothingStored(listError(t.ID, asUnauthorized(err)))
 			}
 			if !yield(rec, err) {
 				return
@@ -275,7 +275,7 @@ func (c *Coordinator) Count(ctx context.Context, q Query) (int64, error) {
 	}
 	n, err := c.queries.Count(ctx, query)
 	if err != nil {
-		return 0, nothingStored(fmt.Errorf("count transfers: %w", named(err)))
+		return 0, nothingStored(fmt.Errorf("count transfers: %w", asUnauthorized(err)))
 	}
 	return n, nil
 }

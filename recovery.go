@@ -110,7 +110,7 @@ func (c *Coordinator) Recover(ctx context.Context, opts ...RecoverOption) (Recov
 
 // recovered answers with what a sweep has done.
 func recovered(swept recovery.Swept) (RecoveryReport, error) {
-	err := withCause(withCause(swept.Err, swept.Ended), swept.Refused)
+	err := withCause(withCause(swept.Err, swept.Ended), swept.Denied)
 	return RecoveryReport(swept.Report), err
 }
 
@@ -172,8 +172,8 @@ func (c *Coordinator) recovery() recovery.Settings {
 		Ready:      c.readyForAny,
 		Permits:    c.deployment.CheckRights,
 		Read:       c.read,
-		Refused:    refused,
-		Named:      named,
+		Denied:     denied,
+		Named:      asUnauthorized,
 		Finish:     c.finishStalled,
 		Run:        c.runSubmitted,
 	}
@@ -192,7 +192,7 @@ func (c *Coordinator) finishStalled(
 	if err != nil {
 		err = withCause(err, result.Cause)
 	}
-	result.Cause = named(result.Cause)
+	result.Cause = asUnauthorized(result.Cause)
 	return recovery.Result{Result: result, Err: err, Unanswered: unanswered}
 }
 
@@ -236,7 +236,7 @@ func (c *Coordinator) runSubmitted(ctx context.Context, t document.Transfer) (re
 	switch {
 	case !a.done:
 		return recovery.Overtaken, nil
-	case refused(a.err), a.done && (a.rec.State.Final() || a.rec.State == StateCommitted):
+	case denied(a.err), a.done && (a.rec.State.Final() || a.rec.State == StateCommitted):
 		return recovery.Answered, a.err
 	case a.done && gaveUp(ctx, a.err):
 		return recovery.Unanswered, a.err
@@ -268,7 +268,7 @@ func (c *Coordinator) admit(
 	}
 	line.ran(ctx, &Record{ID: t.ID, State: StateInitiated}, err)
 	switch {
-	case err == nil, refused(err):
+	case err == nil, denied(err):
 		return nil, recovery.Answered, err
 	case errors.Is(err, collections.ErrUnsupported), ctx.Err() != nil:
 		return nil, recovery.Inconclusive, err
@@ -279,7 +279,7 @@ func (c *Coordinator) admit(
 // gaveUp reports whether an error says that a cluster has not answered, and not that the
 // caller's time is over.
 func gaveUp(ctx context.Context, err error) bool {
-	if refused(err) {
+	if denied(err) {
 		return false
 	}
 	for _, cause := range []error{errAway, engine.ErrUnfinished, engine.ErrNothingSent, ErrInDoubt} {

@@ -53,7 +53,7 @@ func (r *retry) next(ctx context.Context, c *Coordinator) bool {
 // A command of one statement for which a right is missing has certainly changed nothing:
 // rights are checked before anything else.
 func (r *retry) record(t try) {
-	r.sent = r.sent || t.result == protocol.Applied || t.result == protocol.Unknown && !refused(t.err)
+	r.sent = r.sent || t.result == protocol.Applied || t.result == protocol.Unknown && !denied(t.err)
 	r.cause = t.err
 }
 
@@ -82,7 +82,7 @@ func (r *retry) err(err error) error {
 // is missing, the client is disconnected, or the server has been told to scan no
 // collection (notablescan).
 func lasting(err error) bool {
-	return refused(err) || wire.Disconnected(err) || wire.CommandCode(err) == wire.CodeNoPlan
+	return denied(err) || wire.Disconnected(err) || wire.CommandCode(err) == wire.CodeNoPlan
 }
 
 // malformed reports whether a read has failed for a reason that another try doesn't

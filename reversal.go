@@ -468,13 +468,13 @@ func (c *Coordinator) awaitReversal(ctx context.Context, original document.Trans
 // resumeStalled takes a transfer over that a caller waits for, if it has stalled.
 // Its error says that a right is missing, without which waiting doesn't help.
 func (c *Coordinator) resumeStalled(ctx context.Context, stored document.Transfer) error {
-	_, start, due := c.turn(ctx, stored, true, stored)
+	_, start, due := c.nextStart(ctx, stored, true, stored)
 	if !due || stored.State == protocol.Initiated {
 		return nil
 	}
 	a := c.execute(ctx, stored, terms{start: start, reason: reasonOf(start)})
 	var missing *UnauthorizedError
-	if errors.As(named(a.err), &missing) {
+	if errors.As(asUnauthorized(a.err), &missing) {
 		return missing // and not what it says of the other transfer
 	}
 	return nil

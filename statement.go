@@ -310,7 +310,7 @@ func (l *Ledger) past(ctx context.Context, id string, before time.Time) (*past, 
 	p := &past{c, l.name, entries, closing.At, closing.Balance, nil}
 	if closing.CutShort != nil {
 		p.short = fmt.Errorf("nothing is certain from %s on, when a transfer that is not decided was last modified: %w",
-			closing.At.Format(time.RFC3339Nano), named(closing.CutShort))
+			closing.At.Format(time.RFC3339Nano), asUnauthorized(closing.CutShort))
 	}
 	if before.IsZero() || !before.Before(closing.At) {
 		return p, nil

@@ -266,7 +266,7 @@ func (c *Coordinator) Submit(ctx context.Context, req Request) (rec Record, err 
 				}
 			}
 		case protocol.Failed:
-			err = aboutTransfer(t.ID, fmt.Errorf("it could not be stored: %w", named(err)))
+			err = aboutTransfer(t.ID, fmt.Errorf("it could not be stored: %w", asUnauthorized(err)))
 			return Record{}, c.early(t.ID, tries.err(err))
 		case protocol.Unknown, protocol.NotSent:
 		}

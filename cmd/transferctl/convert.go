@@ -327,7 +327,7 @@ func outcomeText(rec transfer.Record) string {
 func contacted(err error) error {
 	var command mongo.CommandError
 	switch {
-	case wire.Refused(err) != nil:
+	case wire.Denied(err) != nil:
 		return contactError(err)
 	case errors.As(err, &command) && command.Code == wire.CodeUnauthorized: // whose text has the whole command
 		return fmt.Errorf("%w: convert needs more rights: see docs/transferctl.md", transfer.ErrUnauthorized)

@@ -106,7 +106,7 @@ func (s *session) begin(ctx context.Context, p *program, need need, uri, databas
 
 // contactError names the error of a command of transferctl's own.
 func contactError(err error) error {
-	missing := wire.Refused(err)
+	missing := wire.Denied(err)
 	switch {
 	case errors.Is(err, context.Canceled):
 		return err
@@ -128,7 +128,7 @@ func (s *session) configure(ctx context.Context, p *program, need need, declared
 		return err
 	}
 	note, found, err := deployment.ReadDeclaredAccounts(ctx, s.accounts)
-	if err != nil && wire.Refused(err) == nil {
+	if err != nil && wire.Denied(err) == nil {
 		return contactError(err)
 	}
 	if s.fields, err = f.accountFields(transfer.Fields(note.Fields)); err != nil {
@@ -172,7 +172,7 @@ func (s *session) checkNotes(ctx context.Context, need need, named bool) error {
 	for _, c := range append([]*mongo.Collection{s.accounts}, s.registered...) {
 		note, found, err := deployment.ReadDeclaredAccounts(ctx, c)
 		switch {
-		case wire.Refused(err) != nil: // the library names the right
+		case wire.Denied(err) != nil: // the library names the right
 		case err != nil:
 			return contactError(err)
 		case found && !s.belongs(c, note):

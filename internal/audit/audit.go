@@ -89,7 +89,7 @@ func Run(ctx context.Context, catalog *collections.Catalog, options Options) (Re
 	for n := 1; ; n++ {
 		report, err := confirmed(ctx, reader, options)
 		switch {
-		case err == nil, errors.Is(err, ErrSnapshotGone), wire.Refused(err) != nil, wire.Disconnected(err), n == maxTries:
+		case err == nil, errors.Is(err, ErrSnapshotGone), wire.Denied(err) != nil, wire.Disconnected(err), n == maxTries:
 			return report, err
 		case ctx.Err() != nil, !options.Pause(ctx, n):
 			return Report{}, errors.Join(ctx.Err(), err)

@@ -45,7 +45,7 @@ func (d *Deployment) refuseCopy(ctx context.Context, c *collections.Collection, 
 		bson.D{{Key: "_id", Value: collections.NoteID}},
 		bson.D{{Key: "_id.namespace", Value: c.Namespace}},
 	}}}, recordsRead)
-	if wire.Refused(err) != nil || wire.CommandCode(err) == wire.CodeInvalidNamespace {
+	if wire.Denied(err) != nil || wire.CommandCode(err) == wire.CodeInvalidNamespace {
 		return nil
 	}
 	if err != nil {

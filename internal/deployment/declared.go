@@ -98,7 +98,7 @@ func (d *Deployment) LeftOut(ctx context.Context) ([]DeclaredName, error) {
 	ctx, cancel := context.WithTimeout(wire.Detached(ctx), wire.CommandLimit)
 	defer cancel()
 	records, err := readRecords(ctx, d.known[d.catalog.Originals].notes)
-	if wire.Refused(err) != nil {
+	if wire.Denied(err) != nil {
 		return nil, nil
 	}
 	var left []DeclaredName
@@ -141,7 +141,7 @@ func isHere(ctx context.Context, client *mongo.Client, namespace, identity strin
 	}
 	notes := wire.ForCommands(collections.NoteCollection(client.Database(database).Collection(collection)))
 	stored, err := wire.FindID(ctx, notes, collections.IdentityID)
-	if wire.NotFound(err) || wire.Refused(err) != nil {
+	if wire.NotFound(err) || wire.Denied(err) != nil {
 		return false, nil
 	}
 	return err == nil && identity != "" && identityIn(stored) == identity, err

@@ -43,11 +43,11 @@ func (d *Deployment) CheckRights(ctx context.Context) error {
 // tryRights tries the rights to read and to change the documents of a collection.
 func tryRights(ctx context.Context, handle *mongo.Collection) error {
 	none := bson.D{{Key: "_id", Value: ""}, {Key: "$expr", Value: false}}
-	if _, err := wire.FindOne(ctx, handle, none); wire.Refused(err) != nil {
+	if _, err := wire.FindOne(ctx, handle, none); wire.Denied(err) != nil {
 		return err
 	}
 	_, err := wire.UpdateOne(ctx, handle, none, bson.D{{Key: "$set", Value: bson.D{{Key: "open", Value: true}}}})
-	if wire.Refused(err) != nil {
+	if wire.Denied(err) != nil {
 		return err
 	}
 	return nil

@@ -49,7 +49,7 @@ func (e *Engine) Admit(ctx context.Context, c *Callers) (leave func(done bool), 
 	if err != nil {
 		return nil, err
 	}
-	begun, served := e.now(), c.crowd.served.Load()
+	begun, served := e.now(), c.crowd.admitted.Load()
 	return func(done bool) {
 		c.crowd.leave()
 		if cause := ctx.Err(); done && !errors.Is(cause, context.Canceled) { // such a caller has not waited for the end
@@ -62,7 +62,7 @@ func (e *Engine) Admit(ctx context.Context, c *Callers) (leave func(done bool), 
 func (c *Callers) probe(now time.Time) bool {
 	last := c.probed.Load()
 	since := now.UnixNano() - last
-	apart := min(c.crowd.served.Load()*c.crowd.each.Load()/probes, int64(probesApart))
+	apart := min(c.crowd.admitted.Load()*c.crowd.each.Load()/probes, int64(probesApart))
 	return (since >= apart || since < 0) && c.probed.CompareAndSwap(last, now.UnixNano())
 }
 

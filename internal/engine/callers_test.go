@@ -28,9 +28,9 @@ func TestPaceOfCallersIsLearnt(t *testing.T) {
 			for n := range 1000 {
 				callers.record(row.took(n)*fewInProgress, fewInProgress, false)
 			}
-			callers.crowd.served.Store(row.fit)
+			callers.crowd.admitted.Store(row.fit)
 			require.True(t, callers.crowd.hasTime(5*time.Second), "%s each", time.Duration(callers.crowd.each.Load()))
-			callers.crowd.served.Store(row.unfit)
+			callers.crowd.admitted.Store(row.unfit)
 			require.False(t, callers.crowd.hasTime(5*time.Second), "%s each", time.Duration(callers.crowd.each.Load()))
 		})
 	}
@@ -60,16 +60,16 @@ func TestCallersAreCounted(t *testing.T) {
 	require.NoError(t, err)
 	leaveIdle, err := e.Admit(t.Context(), &callers)
 	require.NoError(t, err)
-	require.Equal(t, int64(130), callers.crowd.served.Load())
+	require.Equal(t, int64(130), callers.crowd.admitted.Load())
 	now = now.Add(time.Second)
 	cancel()
 	leaveEarly(true)
-	require.Equal(t, int64(129), callers.crowd.served.Load())
+	require.Equal(t, int64(129), callers.crowd.admitted.Load())
 	require.Zero(t, callers.crowd.each.Load())
 	leaveIdle(false)
 	require.Zero(t, callers.crowd.each.Load(), "it had nothing to do")
 	leave(true)
-	require.Equal(t, int64(127), callers.crowd.served.Load())
+	require.Equal(t, int64(127), callers.crowd.admitted.Load())
 	require.Equal(t, int64(time.Second/fewInProgress*3/2), callers.crowd.each.Load(), "it was alone when it came")
 
 	e.now = time.Now
@@ -79,21 +79,21 @@ func TestCallersAreCounted(t *testing.T) {
 	require.NoError(t, err, "the first one shows how long it takes")
 	_, err = e.Admit(limited, &callers)
 	require.ErrorIs(t, err, ErrNothingSent)
-	require.Equal(t, int64(128), callers.crowd.served.Load())
+	require.Equal(t, int64(128), callers.crowd.admitted.Load())
 }
 
 // Callers whose time is over are not let in: as probes they would keep out the others.
 func TestNoProbeIsSpentOnCallersWithoutTime(t *testing.T) {
 	e := idle(t)
 	var callers Callers
-	callers.crowd.served.Store(100)
+	callers.crowd.admitted.Store(100)
 	callers.crowd.each.Store(int64(time.Hour))
 	over, cancel := context.WithTimeout(t.Context(), 0)
 	defer cancel()
 	_, err := e.Admit(over, &callers)
 	require.ErrorIs(t, err, ErrNothingSent)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.Equal(t, int64(100), callers.crowd.served.Load())
+	require.Equal(t, int64(100), callers.crowd.admitted.Load())
 	require.Zero(t, callers.probed.Load())
 }
 
@@ -127,7 +127,7 @@ func TestQuickCallsDisproveTheExpectation(t *testing.T) {
 // times a second at the least, whatever the clock does.
 func TestProbesAreFew(t *testing.T) {
 	var callers Callers
-	callers.crowd.served.Store(100)
+	callers.crowd.admitted.Store(100)
 	now := time.Now()
 	for each, apart := range map[time.Duration]time.Duration{
 		time.Millisecond: 12500 * time.Microsecond,

@@ -13,9 +13,9 @@ import (
 // It has no lock: thousands of callers who wait for one would keep it from those who are
 // served.
 type crowd struct {
-	served  atomic.Int64
-	each    atomic.Int64 // how long one more caller takes at most, in nanoseconds
-	waiting atomic.Int64 // callers who wait before they are refused
+	admitted atomic.Int64
+	each     atomic.Int64 // how long one more caller takes at most, in nanoseconds
+	waiting  atomic.Int64 // callers who wait before they are refused
 }
 
 // leastWait and leastLeft are shares of a caller's time: an eighth passes before it is
@@ -57,7 +57,7 @@ func (e *Engine) join(ctx context.Context, c *crowd, fits func(left time.Duratio
 			return err
 		}
 	}
-	c.served.Add(1)
+	c.admitted.Add(1)
 	return nil
 }
 
@@ -93,10 +93,10 @@ func (c *crowd) pause() time.Duration {
 }
 
 // leave counts a caller no longer.
-func (c *crowd) leave() { c.served.Add(-1) }
+func (c *crowd) leave() { c.admitted.Add(-1) }
 
 // hasTime reports whether one more caller would be served in the time that is left.
 func (c *crowd) hasTime(left time.Duration) bool {
-	n := c.served.Load()
+	n := c.admitted.Load()
 	return n < fewInProgress || int64(left) >= n*c.each.Load()
 }

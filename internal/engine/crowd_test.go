@@ -36,20 +36,20 @@ func TestTurnsThatWouldNotCome(t *testing.T) {
 			err := e.join(ctx, c, c.hasTime)
 			if row.refused {
 				require.ErrorIs(t, err, ErrNothingSent)
-				require.Equal(t, row.before, c.served.Load())
+				require.Equal(t, row.before, c.admitted.Load())
 				return
 			}
 			require.NoError(t, err)
-			require.Equal(t, row.before+1, c.served.Load())
+			require.Equal(t, row.before+1, c.admitted.Load())
 			c.leave()
-			require.Equal(t, row.before, c.served.Load())
+			require.Equal(t, row.before, c.admitted.Load())
 		})
 	}
 }
 
 func crowded(served int64, each time.Duration) *crowd {
 	c := &crowd{}
-	c.served.Store(served)
+	c.admitted.Store(served)
 	c.each.Store(int64(each))
 	return c
 }
@@ -119,5 +119,5 @@ func TestTurnsThatAreNotAwaited(t *testing.T) {
 	require.ErrorIs(t, <-joined, ErrClosed)
 	cancel()
 	require.ErrorIs(t, e.join(ctx, c, c.hasTime), context.Canceled)
-	require.Equal(t, int64(fewInProgress), c.served.Load())
+	require.Equal(t, int64(fewInProgress), c.admitted.Load())
 }

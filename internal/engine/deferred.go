@@ -59,14 +59,14 @@ func (j *job) delay() time.Duration {
 // The job counts as answered before its caller is: that one may ask at once for a
 // reversal, which waits for a transfer that is answered.
 func (e *Engine) answerCommitted(j *job) {
-	if j.answered {
+	if j.callerKnows {
 		return
 	}
 	e.mu.Lock()
 	entry := e.running[j.attempt.Transfer.ID]
-	entry.answered++
+	entry.callersKnow++
 	e.running[j.attempt.Transfer.ID] = entry
-	j.answered = true
+	j.callerKnows = true
 	if j.deferred = e.deferredJobs < e.limits.MaxPending && e.mayDefer(); j.deferred {
 		e.deferredJobs++
 		e.recordPace(j)
@@ -248,12 +248,12 @@ func (e *Engine) Drain(ctx context.Context) {
 	e.sendAllDeferred()
 	var answered []string
 	for id, entry := range e.running {
-		if entry.answered > 0 {
+		if entry.callersKnow > 0 {
 			answered = append(answered, id)
 		}
 	}
 	for ctx.Err() == nil {
-		answered = slices.DeleteFunc(answered, func(id string) bool { return e.running[id].answered == 0 })
+		answered = slices.DeleteFunc(answered, func(id string) bool { return e.running[id].callersKnow == 0 })
 		if len(answered) == 0 {
 			return
 		}

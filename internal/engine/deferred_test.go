@@ -404,7 +404,7 @@ func TestCloseSendsWhatIsDeferred(t *testing.T) {
 func TestDeferredCommandCarriesNoValues(t *testing.T) {
 	type key struct{}
 	for _, answered := range []bool{false, true} {
-		j := &job{caller: context.WithValue(t.Context(), key{}, "me"), answered: answered}
+		j := &job{caller: context.WithValue(t.Context(), key{}, "me"), callerKnows: answered}
 		c := &command{tasks: []*task{{job: j}, {job: j}}}
 		want := any("me")
 		if answered {

@@ -44,7 +44,7 @@ type Engine struct {
 
 	stuck    stuckQueue
 	begun    func()                               // called when an execution begins while none is in progress
-	answered func(took time.Duration, others int) // called when a caller was answered
+	onAnswer func(took time.Duration, others int) // called when a caller was answered
 
 	mu      sync.Mutex
 	closed  bool
@@ -84,7 +84,7 @@ func New(store *mongostore.Store, log *slog.Logger, now func() time.Time, limits
 		closing: make(chan struct{}), limits: limits, gate: newGate(limits.MaxPending, store.ClusterCount() > 1),
 		running: map[string]registration{}, waiters: map[string]int{}, lanes: map[mongostore.Lane]*lane{},
 		servers:       map[collections.Cluster]*server{},
-		deferredTasks: map[string][]*task{}, hurried: map[string]int{}, begun: func() {}, answered: func(time.Duration, int) {},
+		deferredTasks: map[string][]*task{}, hurried: map[string]int{}, begun: func() {}, onAnswer: func(time.Duration, int) {},
 	}
 }
 
@@ -97,7 +97,7 @@ func (e *Engine) OnBegin(begun func()) { e.begun = begun }
 // and how many other transfers are waited for.
 // The function waits for nothing.
 // It is set before the first execution.
-func (e *Engine) OnAnswer(answered func(took time.Duration, others int)) { e.answered = answered }
+func (e *Engine) OnAnswer(answered func(took time.Duration, others int)) { e.onAnswer = answered }
 
 // Busy reports whether an execution is in progress.
 func (e *Engine) Busy() bool {
@@ -118,10 +118,10 @@ func (e *Engine) Closing() <-chan struct{} { return e.closing }
 
 // registration counts the executions of one transfer that are in progress.
 type registration struct {
-	executions int
-	claimsSent int       // executions that sent a claim
-	answered   int       // executions whose caller knows of the commit
-	since      time.Time // since when there was always at least one execution
+	executions  int
+	claimsSent  int       // executions that sent a claim
+	callersKnow int       // executions whose caller knows of the commit
+	since       time.Time // since when there was always at least one execution
 }
 
 // Executions returns how many executions of a transfer are in progress in this engine,
@@ -148,7 +148,7 @@ func (e *Engine) Sent(transferID string) bool {
 func (e *Engine) Answered(transferID string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.running[transferID].answered > 0
+	return e.running[transferID].callersKnow > 0
 }
 
 // Awaited reports whether a caller waits for an execution of a transfer to begin or to
@@ -286,8 +286,8 @@ func (e *Engine) unregister(j *job) {
 	} else {
 		e.recordPace(j)
 	}
-	if j.answered {
-		entry.answered--
+	if j.callerKnows {
+		entry.callersKnow--
 	}
 	entry.executions--
 	e.running[transferID] = entry

@@ -29,10 +29,10 @@ var ErrNothingSent = errors.New("nothing was sent")
 // the server went away, while the execution was in progress.
 var ErrUnfinished = errors.New("still under way")
 
-// ErrRefused is returned when an execution that has claimed, or may have, lacks a right
+// ErrDenied is returned when an execution that has claimed, or may have, lacks a right
 // that a command needs.
 // The execution has stopped where it was, and recovery continues with its transfer.
-var ErrRefused = errors.New("stopped for want of a right")
+var ErrDenied = errors.New("stopped for want of a right")
 
 // errNoTimeLeft is the cause of a claim that was not sent because its caller would have
 // left before the end.
@@ -54,7 +54,7 @@ func (e *Engine) Execute(
 	e.countWaiter(id, 1)
 	defer func() { // the attempt may go on
 		if others := e.countWaiter(id, -1); err == nil {
-			e.answered(e.now().Sub(begun), others)
+			e.onAnswer(e.now().Sub(begun), others)
 		}
 	}()
 	if ctx.Err() != nil {

@@ -31,7 +31,7 @@ type job struct {
 	failedWrites     map[int]error // the latest of each participant
 	missingRight     *missingRight
 	evidence         *mongostore.Evidence // of its refusal
-	answered         bool                 // its caller knows of the commit
+	callerKnows      bool                 // its caller knows of the commit
 	deferred         bool                 // and what is left to be done may wait
 	waitlist         *waitlist            // of the clusters that it touches
 	hasPlace         bool                 // it has a place of the gate

@@ -113,7 +113,7 @@ func (e *Engine) enterStage(j *job, operations []protocol.Operation, now time.Ti
 		return
 	}
 	name := stageOf(operations)
-	if !j.answered {
+	if !j.callerKnows {
 		j.trail.Enter(name, now)
 	}
 	if j.tellsStages && name != j.stage {

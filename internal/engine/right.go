@@ -20,7 +20,7 @@ type missingRight struct {
 // noteMissingRight records that the server refused a task for lack of a right, if the
 // task has no other answer.
 func (j *job) noteMissingRight(t *task) {
-	if !t.answered() && wire.Refused(t.Cause) != nil {
+	if !t.answered() && wire.Denied(t.Cause) != nil {
 		j.missingRight = &missingRight{t.Op.Participant, t.Cause}
 	}
 }
@@ -30,7 +30,7 @@ func (j *job) noteMissingRight(t *task) {
 func (e *Engine) stopForMissingRight(j *job) {
 	j.attempt.Cause = j.missingRight.cause
 	if j.mayBeStored() {
-		e.end(j, ErrRefused)
+		e.end(j, ErrDenied)
 		return
 	}
 	e.end(j, ErrNothingSent)
@@ -39,7 +39,7 @@ func (e *Engine) stopForMissingRight(j *job) {
 // failureWhenStuck returns the error of a job whose stuck reason was stored.
 func (j *job) failureWhenStuck() error {
 	if j.missingRight != nil {
-		return ErrRefused
+		return ErrDenied
 	}
 	return nil
 }

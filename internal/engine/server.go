@@ -248,7 +248,7 @@ func (e *Engine) perform(c *command) {
 // So does one that comes after the answer: what the values stand for may be over.
 func (c *command) context(base context.Context) context.Context {
 	first := c.tasks[0].job
-	if first.answered || slices.ContainsFunc(c.tasks, func(t *task) bool { return t.job != first }) {
+	if first.callerKnows || slices.ContainsFunc(c.tasks, func(t *task) bool { return t.job != first }) {
 		return base
 	}
 	return contextWithValues{base, first.caller}

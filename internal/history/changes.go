@@ -104,7 +104,7 @@ func (c *changes) add(e Entry) error {
 // takeOff takes off a balance what the noted transfers have moved that are in.
 func (c *changes) takeOff(ctx context.Context, balance money.Amount) (money.Amount, error) {
 	in, err := c.order(wire.Detached(ctx))
-	if wire.Refused(err) != nil {
+	if wire.Denied(err) != nil {
 		c.history.reader.changes.Record(c.history.catalog.Clock.Now(), err)
 		err = errUnordered
 	}

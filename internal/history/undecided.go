@@ -184,7 +184,7 @@ func (h *History) barOrCompare(ctx context.Context, open undecided, end time.Tim
 	refusal := h.reader.barring.Recent(now())
 	if refusal == nil {
 		barred, err := h.bar(ctx, open.ids)
-		if wire.Refused(err) == nil {
+		if wire.Denied(err) == nil {
 			return barred, err
 		}
 		refusal = err

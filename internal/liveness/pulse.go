@@ -166,7 +166,7 @@ func (p *Pulse) written(due time.Time, err error) {
 	case err == nil:
 		p.noted, p.warned = now, false
 	case p.base.Err() != nil:
-	case wire.Refused(err) != nil:
+	case wire.Denied(err) != nil:
 		p.restUntil = now.Add(refusedRest)
 		if !p.warned {
 			p.warned = true

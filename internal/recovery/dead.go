@@ -37,7 +37,7 @@ type undertaker struct {
 func (u *undertaker) look(ctx context.Context) (rest time.Duration, err error) {
 	begun := u.Now()
 	dead, err := u.findDead(ctx)
-	if u.Refused(err) {
+	if u.Denied(err) {
 		if !u.blind {
 			u.blind = true
 			u.Log.Warn("notes of other processes may not be read: what dead ones leave is taken over after the stall threshold",
@@ -106,7 +106,7 @@ func (u *undertaker) announce(dead []string) {
 // tidy removes the notes of processes that died long ago.
 func (w *worker) tidy(ctx context.Context) (time.Duration, error) {
 	err := w.Notes.RemoveOld(ctx)
-	if w.Refused(err) {
+	if w.Denied(err) {
 		return tidyPeriod, nil
 	}
 	return 0, err

@@ -104,7 +104,7 @@ func TestLooksComeBackToWhatMayGoOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := newEmployed(t)
-			e.Refused = func(err error) bool { return err != nil && refused }
+			e.Denied = func(err error) bool { return err != nil && refused }
 			finish := e.Finish
 			e.Finish = func(ctx context.Context, found document.Transfer, start protocol.Start, quiet time.Duration) Result {
 				result := finish(ctx, found, start, quiet)
@@ -146,7 +146,7 @@ func TestLongLooksRest(t *testing.T) {
 func TestBlindnessIsSaidOnce(t *testing.T) {
 	t.Parallel()
 	e := newEmployed(t)
-	e.Refused = func(err error) bool { return err != nil }
+	e.Denied = func(err error) bool { return err != nil }
 	u := &undertaker{worker: e.worker}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

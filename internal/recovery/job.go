@@ -66,7 +66,7 @@ func (w *worker) repeat(ctx context.Context, j job) {
 			w.shift.failed(j.name, w.Named(err))
 			w.Log.Log(ctx, failing.level(w.Now()), j.failed, slog.Any(words.KeyCause, err))
 		}
-		if w.Refused(err) {
+		if w.Denied(err) {
 			rest = max(rest, refusedPause)
 		}
 		wait := j.period - w.Now().Sub(begun)

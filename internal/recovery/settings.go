@@ -64,8 +64,8 @@ type Settings struct {
 	Permits func(context.Context) error
 	// Read repeats a read until the read reports that it is done.
 	Read func(ctx context.Context, read func(context.Context) (done bool, err error)) error
-	// Refused reports whether an error says that a right is missing.
-	Refused func(error) bool
+	// Denied reports whether an error says that a right is missing.
+	Denied func(error) bool
 	// Named gives an error that says so its public name.
 	Named func(error) error
 	// Finish drives a stored transfer from a start to its end, for no longer than Limit.
@@ -112,8 +112,8 @@ type Swept struct {
 	// Ended is why the sweep has ended before everything was begun: its context has
 	// ended, or the Coordinator was closed.
 	Ended error
-	// Refused is the first error that says that a right is missing.
-	Refused error
+	// Denied is the first error that says that a right is missing.
+	Denied error
 }
 
 // Sweep finishes all holds that have expired, and all transfers that have stalled, and
@@ -130,7 +130,7 @@ func Sweep(ctx context.Context, settings Settings, untilFinished bool) Swept {
 	err := sweep(ctx)
 	report := s.end()
 	s.report(report)
-	return Swept{Report: report, Err: err, Ended: s.ended, Refused: s.refused}
+	return Swept{Report: report, Err: err, Ended: s.ended, Denied: s.refused}
 }
 
 // sweepPeriod is the time between two sweeps for what has stalled.
@@ -148,7 +148,7 @@ func (s *Settings) workerSlots() int { return min(workerWidth, max(2, s.MaxPendi
 // lasting reports whether an error comes back however often a call is repeated: a right
 // is missing, or the client is disconnected.
 func (s *Settings) lasting(err error) bool {
-	return s.Refused(err) || wire.Disconnected(err)
+	return s.Denied(err) || wire.Disconnected(err)
 }
 
 // pause waits for a while, or until a value is received.

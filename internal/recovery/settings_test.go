@@ -48,7 +48,7 @@ func unconnected(t *testing.T, ledgers ...string) *Settings {
 		Now:        time.Now,
 		MaxPending: 2048,
 		ErrClosed:  errClosed,
-		Refused:    func(err error) bool { return wire.Refused(err) != nil },
+		Denied:     func(err error) bool { return wire.Denied(err) != nil },
 		Named:      func(err error) error { return err },
 		Finish: func(context.Context, document.Transfer, protocol.Start, time.Duration) Result {
 			return Result{Err: errors.New("it is not registered here")}

@@ -217,8 +217,8 @@ func (s *sweep) recover(ctx context.Context, t document.Transfer, r *route, star
 	}
 	switch {
 	case result.Err != nil && s.cutShort(ctx, result.Err):
-	case s.Refused(cause):
-		s.reportRefused(t.ID, cause)
+	case s.Denied(cause):
+		s.reportDenied(t.ID, cause)
 		return Answered
 	case result.Unanswered:
 		s.reportHanging(t.ID, r, cause)

@@ -258,12 +258,12 @@ func TestSweepCountsByResult(t *testing.T) {
 		"refused so": {Result{Err: io.ErrNoProgress, Unanswered: true}, stuck, Answered},
 	} {
 		settings := unconnected(t)
-		settings.Refused = func(err error) bool { return errors.Is(err, io.ErrNoProgress) }
+		settings.Denied = func(err error) bool { return errors.Is(err, io.ErrNoProgress) }
 		settings.Finish = func(context.Context, document.Transfer, protocol.Start, time.Duration) Result { return row.result }
 		s := sweepOf(settings)
 		require.Equal(t, row.how, s.recover(t.Context(), between(), newRoute(""), s.TakeOver), name)
 		require.Equal(t, row.want, s.end(), name)
 		require.Equal(t, row.want.Stuck == 1, s.isStuck("t"), name)
-		require.Equal(t, settings.Refused(s.refused), s.refused != nil, name)
+		require.Equal(t, settings.Denied(s.refused), s.refused != nil, name)
 	}
 }

@@ -129,9 +129,9 @@ func (t *tally) reportStuck(id string, cause error) {
 	t.countStuck(id)
 }
 
-// reportRefused counts and logs a transfer that can't be finished until a right is
+// reportDenied counts and logs a transfer that can't be finished until a right is
 // granted.
-func (t *tally) reportRefused(id string, cause error) {
+func (t *tally) reportDenied(id string, cause error) {
 	t.mu.Lock()
 	t.refused = cmp.Or(t.refused, cause)
 	t.mu.Unlock()

@@ -133,7 +133,7 @@ func Work(ctx context.Context, settings Settings) (err error) {
 // away must not keep these waiting.
 func (w *worker) startJobs(ctx context.Context) {
 	w.all.Go(func() {
-		if err := w.Permits(ctx); w.Refused(err) {
+		if err := w.Permits(ctx); w.Denied(err) {
 			w.lose(fmt.Errorf("a worker: %w", w.Named(err)))
 		}
 	})
@@ -274,7 +274,7 @@ func (w *worker) reportFailed(ctx context.Context, err error) {
 	if w.loseIfDisconnected(err) == nil || ctx.Err() != nil {
 		return
 	}
-	w.refused.Store(w.refused.Load() || w.Refused(err))
+	w.refused.Store(w.refused.Load() || w.Denied(err))
 	w.shift.failed(submitting, w.Named(err))
 	w.Log.Log(ctx, w.failing.level(w.Now()), "a look for submitted transfers has failed", slog.Any(words.KeyCause, err))
 }
@@ -304,8 +304,8 @@ func (w *worker) begin(ctx, working context.Context, n *scan, t document.Transfe
 	begun := w.Now()
 	w.all.Go(func() {
 		how, err := w.Run(working, t)
-		if w.Refused(err) {
-			w.reportRefused(working, t.ID, err)
+		if w.Denied(err) {
+			w.reportDenied(working, t.ID, err)
 		}
 		w.rivals.ended(how == Overtaken)
 		w.submitted.leave(r, begun, how)
@@ -313,8 +313,8 @@ func (w *worker) begin(ctx, working context.Context, n *scan, t document.Transfe
 	})
 }
 
-// reportRefused reports that a submitted transfer could not be run for lack of a right.
-func (w *worker) reportRefused(ctx context.Context, id string, err error) {
+// reportDenied reports that a submitted transfer could not be run for lack of a right.
+func (w *worker) reportDenied(ctx context.Context, id string, err error) {
 	w.refused.Store(true)
 	err = w.Named(err)
 	w.Log.LogAttrs(ctx, w.shift.refused(err), "a submitted transfer could not be run, as a right is missing",

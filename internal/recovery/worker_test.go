@@ -66,7 +66,7 @@ func newEmployed(t *testing.T) *employed {
 		Swept:      func(r Report, _ time.Duration) { e.record(func() { e.told = append(e.told, r) }) },
 		Ready:      func(context.Context) error { return nil },
 		Permits:    func(context.Context) error { return nil },
-		Refused:    func(error) bool { return false },
+		Denied:     func(error) bool { return false },
 		Named:      func(err error) error { return err },
 		Finish: func(_ context.Context, t document.Transfer, _ protocol.Start, _ time.Duration) Result {
 			e.record(func() { e.finished = append(e.finished, t.ID) })
@@ -360,7 +360,7 @@ func TestWorkerLacksARight(t *testing.T) {
 	t.Parallel()
 	e := newEmployed(t)
 	missing := errors.New("no right to find on bank.accounts")
-	e.Refused = func(err error) bool { return errors.Is(err, missing) }
+	e.Denied = func(err error) bool { return errors.Is(err, missing) }
 	e.Run = func(context.Context, document.Transfer) (Ending, error) { return Answered, missing }
 	// refusedFor has a transfer refused every few seconds.
 	refusedFor := func(while time.Duration) {

@@ -23,7 +23,7 @@ type Stuck struct {
 // Failure returns the reason as it is stored and reported.
 func (s Stuck) Failure() document.Failure {
 	f := document.Failure{Code: protocol.Unwritable.String(), Ledger: s.Ledger, Account: s.Account}
-	refused := wire.Refused(s.Cause)
+	refused := wire.Denied(s.Cause)
 	switch {
 	case s.Cause == nil && s.State == protocol.Rollback:
 		f.Message = s.What + " has a done mark of this transfer, which is rolled back: it was paid there"

@@ -19,13 +19,13 @@ const (
 	rightFindAndUpsert = "find, insert, update"
 )
 
-// Refused returns the server's refusal of a user: a right is missing, or, with code 18,
+// Denied returns the server's refusal of a user: a right is missing, or, with code 18,
 // the user or the password is wrong. It returns nil for all other errors.
 //
 // It says nothing of what a write has done: like each refusal of a whole command it is
 // ambiguous, but for that of the connection's own handshake, before which nothing is
 // sent.
-func Refused(err error) *ServerError {
+func Denied(err error) *ServerError {
 	if err == nil {
 		return nil
 	}

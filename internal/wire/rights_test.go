@@ -28,19 +28,19 @@ func TestRefusals(t *testing.T) {
 		require.Equal(t, protocol.NotSent, result, "the driver's own connection was refused first")
 	}
 	require.Equal(t, protocol.NotSent, result)
-	require.NotNil(t, Refused(err))
-	require.Equal(t, CodeNoUser, Refused(err).Code)
+	require.NotNil(t, Denied(err))
+	require.Equal(t, CodeNoUser, Denied(err).Code)
 	for _, err = FindOne(t.Context(), c, bson.D{}); Cleared(err); {
 		_, err = FindOne(t.Context(), c, bson.D{})
 	}
-	require.NotNil(t, Refused(err))
-	require.Equal(t, "the server refuses the user or the password", Refused(err).Missing())
+	require.NotNil(t, Denied(err))
+	require.Equal(t, "the server refuses the user or the password", Denied(err).Missing())
 
 	unauthorized := mongo.CommandError{Code: CodeUnauthorized, Message: "not authorized to execute {secret: 1}"}
 	missing := ServerErrorOf(unauthorized, RightUpdate, "bank.accounts")
-	require.Equal(t, "the user has no right to update on bank.accounts", Refused(missing).Missing())
-	require.Nil(t, Refused(ServerErrorOf(mongo.CommandError{Code: CodeBadValue}, RightUpdate, "bank.accounts")))
-	require.Nil(t, Refused(nil))
+	require.Equal(t, "the user has no right to update on bank.accounts", Denied(missing).Missing())
+	require.Nil(t, Denied(ServerErrorOf(mongo.CommandError{Code: CodeBadValue}, RightUpdate, "bank.accounts")))
+	require.Nil(t, Denied(nil))
 }
 
 // A connection that was given up because another one was refused for a wrong password is
@@ -48,11 +48,11 @@ func TestRefusals(t *testing.T) {
 func TestRefusedOnAnotherConnection(t *testing.T) {
 	t.Parallel()
 	denied := clearedPool{errors.New("the pool was cleared: auth error: (AuthenticationFailed) Authentication failed.")}
-	refused := Refused(ServerErrorOf(fmt.Errorf("wrapped: %w", denied), RightFind, "bank.accounts"))
+	refused := Denied(ServerErrorOf(fmt.Errorf("wrapped: %w", denied), RightFind, "bank.accounts"))
 	require.NotNil(t, refused)
 	require.Equal(t, CodeNoUser, refused.Code)
 	require.Equal(t, "the server refuses the user or the password", refused.Missing())
-	require.Nil(t, Refused(ServerErrorOf(clearedPool{errors.New("the pool was cleared: EOF")}, RightFind, "bank.accounts")))
+	require.Nil(t, Denied(ServerErrorOf(clearedPool{errors.New("the pool was cleared: EOF")}, RightFind, "bank.accounts")))
 }
 
 // A real server's refusal is recognised on the connections that it has refused, and on
@@ -79,8 +79,8 @@ func TestRefusedLogins(t *testing.T) {
 				passedOn++
 			}
 			if passed || !Cleared(err) {
-				require.NotNil(t, Refused(err), "%v", failure.cause)
-				require.Equal(t, CodeNoUser, Refused(err).Code)
+				require.NotNil(t, Denied(err), "%v", failure.cause)
+				require.Equal(t, CodeNoUser, Denied(err).Code)
 			}
 		}
 	}
@@ -90,7 +90,7 @@ func TestRefusedLogins(t *testing.T) {
 func TestNoErrorCostsNoMemory(t *testing.T) {
 	code, refused := 0, false
 	require.Zero(t, testing.AllocsPerRun(100, func() {
-		code, refused = CommandCode(nil), Refused(nil) != nil
+		code, refused = CommandCode(nil), Denied(nil) != nil
 	}))
 	require.Zero(t, code)
 	require.False(t, refused)
