@@ -3,6 +3,7 @@ package transfertest
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 	"time"
 
@@ -76,7 +77,7 @@ func (f *Fake) Advance(d time.Duration) {
 func (f *Fake) advance(target time.Time) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), advanceLimit)
 	defer cancel()
-	s := steps{target: target, writes: -1}
+	s := steps{target: target}
 	if s.worker, err = f.newCoordinator(); err != nil {
 		return err
 	}
@@ -86,7 +87,6 @@ func (f *Fake) advance(target time.Time) (err error) {
 		if err := f.step(ctx, s.worker); err != nil {
 			return err
 		}
-		s.noteChanges(f)
 		due, err := f.nextDue(begun, s)
 		if err != nil {
 			return err
@@ -112,15 +112,24 @@ func (f *Fake) advance(target time.Time) (err error) {
 	}
 }
 
-// step does what is due now.
+// step does what is due now. While money comes to transfers that wait for it, they are
+// looked at again.
 func (f *Fake) step(ctx context.Context, worker *transfer.Coordinator) error {
 	ctx, cancel := context.WithTimeout(ctx, workLimit)
 	defer cancel()
-	err := f.work(ctx, worker)
-	if f.delivers {
-		f.awaitFinishes(ctx) // of what a handler has moved
+	for before := math.MaxInt; ; {
+		if err := f.work(ctx, worker); err != nil {
+			return err
+		}
+		if f.delivers {
+			f.awaitFinishes(ctx) // of what a handler has moved
+		}
+		waiting, err := f.hasten(ctx)
+		if err != nil || waiting == 0 || waiting >= before {
+			return err
+		}
+		before = waiting
 	}
-	return err
 }
 
 // setAhead sets the clock ahead. The coordinators from before don't know of it, so that
@@ -144,15 +153,6 @@ type steps struct {
 	target   time.Time
 	worker   *transfer.Coordinator // which nobody else has
 	repeated int                   // how many steps were for what can go on for ever
-	writes   int                   // how many writes to accounts there were
-	changed  time.Time             // when the latest of them was noticed
-}
-
-// noteChanges notes whether an account was changed.
-func (s *steps) noteChanges(f *Fake) {
-	if writes := f.server.Writes(fakeTransfers); writes != s.writes {
-		s.writes, s.changed = writes, f.server.Now()
-	}
 }
 
 // due is when the next step is.
@@ -184,7 +184,7 @@ func (f *Fake) nextDue(after time.Time, s steps) (due, error) {
 		if err != nil {
 			continue // nobody can do what can't be read
 		}
-		scheduled = append(scheduled, s.dueAt(t, now))
+		scheduled = append(scheduled, dueAt(t, now))
 		if f.delivers && s.repeated < repetitions {
 			for _, e := range t.Undelivered() {
 				events = append(events, e.Due)
@@ -194,8 +194,9 @@ func (f *Fake) nextDue(after time.Time, s steps) (due, error) {
 	return nearest(after, s.target, scheduled, events), nil
 }
 
-// dueAt returns when something is to be done about a transfer.
-func (s *steps) dueAt(t document.Transfer, now time.Time) time.Time {
+// dueAt returns when something is to be done about a transfer. One that waits for funds
+// is hastened where it may find any.
+func dueAt(t document.Transfer, now time.Time) time.Time {
 	switch {
 	case t.Stuck != nil:
 		return time.Time{}
@@ -205,10 +206,10 @@ func (s *steps) dueAt(t document.Transfer, now time.Time) time.Time {
 		return time.Time{}
 	case t.Postponed == 0 && t.NotBefore.Before(now): // a step has not seen it yet
 		return now
-	case t.Postponed == 0, !t.LastModified.After(s.changed):
+	case t.Postponed == 0:
 		return t.NotBefore
 	}
-	return t.FundsUntil // until then it would find what it has found
+	return t.FundsUntil
 }
 
 // nearest returns the step for what is due after a time, and next to it.

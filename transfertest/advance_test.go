@@ -87,6 +87,79 @@ func TestAdvanceLetsAHoldExpireInTime(t *testing.T) {
 	}
 }
 
+// Money that comes is noticed at once, in a step or between two calls, and by whoever
+// waits.
+func TestWhatWaitsForFundsIsHastened(t *testing.T) {
+	t.Parallel()
+	w := inMemory(t)
+	w.openBank()
+	f := w.fake
+	for i := range 3 { // each can be paid once the one before it was
+		rent := move(fmt.Sprint("rent", i), []string{"alice", "bob", "carol"}[i], []string{"bob", "carol", "alice"}[i], 150)
+		rent.AwaitFundsUntil = f.Now().Add(week)
+		_, err := f.Submit(t.Context(), rent)
+		require.NoError(t, err)
+	}
+	submitIn(t, f, time.Hour, move("salary", "world", "alice", 50))
+	f.Advance(time.Hour - time.Second)
+	requireState(t, f, "rent0", transfer.StateInitiated)
+	f.Advance(2 * time.Second)
+	for i := range 3 {
+		requireState(t, f, fmt.Sprint("rent", i), transfer.StateSuccess)
+	}
+
+	rent := move("direct", "alice", "bob", 1000)
+	rent.AwaitFundsUntil = f.Now().Add(week)
+	_, err := f.Submit(t.Context(), rent)
+	require.NoError(t, err)
+	f.Advance(day)
+	before, err := f.Get(t.Context(), "direct")
+	require.NoError(t, err)
+	f.Advance(0)
+	after, err := f.Get(t.Context(), "direct")
+	require.NoError(t, err)
+	require.Equal(t, before.Postponed, after.Postponed, "no account was changed")
+	requireState(t, f, "direct", transfer.StateInitiated)
+	for _, id := range []string{"pay1", "pay2"} {
+		_, err = f.Transfer(t.Context(), move(id, "world", "alice", 500))
+		require.NoError(t, err)
+		if id == "pay1" {
+			f.Advance(0)
+			requireState(t, f, "direct", transfer.StateInitiated)
+		}
+	}
+	f.Advance(0)
+	requireState(t, f, "direct", transfer.StateSuccess)
+}
+
+// Wait notices money that comes meanwhile.
+func TestWaitNoticesFunds(t *testing.T) {
+	t.Parallel()
+	w := inMemory(t)
+	w.openBank()
+	f := w.fake
+	rent := move("rent", "alice", "bob", 150)
+	rent.AwaitFundsUntil = f.Now().Add(2 * week)
+	_, err := f.Submit(t.Context(), rent)
+	require.NoError(t, err)
+	for range 8 { // until the pauses between two looks are long
+		f.Advance(day)
+	}
+	paid := make(chan error, 1)
+	go func() {
+		_, err := f.Transfer(t.Context(), move("pay", "world", "alice", 50))
+		paid <- err
+	}()
+	before := f.Now()
+	rec, err := f.Wait(t.Context(), "rent")
+	require.NoError(t, err)
+	require.NoError(t, <-paid)
+	require.Equal(t, transfer.StateSuccess, rec.State)
+	next, err := f.Get(t.Context(), "rent")
+	require.NoError(t, err)
+	require.Less(t, next.CommittedAt.Sub(before), 30*time.Second)
+}
+
 // failing returns a fake whose handler of events counts the attempts, and fails.
 func failing(t *testing.T, maxAttempts int) (f *transfertest.Fake, attempts *atomic.Int64) {
 	t.Helper()

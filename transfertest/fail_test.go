@@ -1,7 +1,9 @@
 package transfertest_test
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -95,6 +97,41 @@ func TestFailSaysWhatIsUnmet(t *testing.T) {
 		require.EqualError(t, again, err.Error())
 	}
 	requireBalance(t, f, "alice", 100)
+}
+
+// A refusal that was ordered leaves an event, as any refusal does, where the handler has
+// that kind.
+func TestFailLeavesAnEvent(t *testing.T) {
+	t.Parallel()
+	for _, kinds := range [][]transfer.EventKind{nil, {transfer.EventFailed}, {transfer.EventHeld, transfer.EventSucceeded}} {
+		var got []string
+		handle := func(_ context.Context, e transfer.Event) error {
+			require.Equal(t, transfer.StateFail, e.Record.State)
+			require.Equal(t, e.At, e.Record.LastModified)
+			got = append(got, e.ID)
+			return nil
+		}
+		f := transfertest.NewFake(t, transfertest.WithOptions(options(nil)...),
+			transfertest.WithEvents(transfer.EventHandler{Handle: handle, Kinds: kinds}))
+		openBoth(t, f)
+		for _, id := range []string{"pay", "room", "later"} {
+			f.Fail(id, transfer.ErrAccountFrozen)
+		}
+		_, err := f.Transfer(t.Context(), move("pay", "alice", "bob", 1))
+		require.ErrorIs(t, err, transfer.ErrAccountFrozen)
+		f.Advance(0)
+		_, err = f.Hold(t.Context(), move("room", "alice", "bob", 1), time.Hour)
+		require.ErrorIs(t, err, transfer.ErrAccountFrozen)
+		f.Advance(0)
+		submitIn(t, f, time.Minute, move("later", "alice", "bob", 1))
+		f.Advance(time.Hour)
+		requireState(t, f, "later", transfer.StateFail)
+		if len(kinds) == 2 {
+			require.Empty(t, got)
+			continue
+		}
+		require.Equal(t, []string{"pay:failed", "room:failed", "later:failed"}, got)
+	}
 }
 
 // An order that no account or document of the transfer could give fails the test, and the

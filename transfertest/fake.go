@@ -13,6 +13,7 @@ import (
 
 	"github.com/mongotransfer/transfer"
 	"github.com/mongotransfer/transfer/internal/memory"
+	"github.com/mongotransfer/transfer/internal/words"
 )
 
 const (
@@ -38,9 +39,12 @@ type Fake struct {
 	server *memory.Server
 	client *mongo.Client
 	opts   []transfer.Option
-	// delivers says that the fake has a handler of events.
+	// delivers says that the fake has a handler of events, and kinds which those are.
 	delivers bool
-	orders   orders
+	kinds    []transfer.EventKind
+	// documents are the names of WithDocuments.
+	documents []string
+	orders    orders
 
 	advancing sync.Mutex // one advance at a time
 
@@ -48,6 +52,7 @@ type Fake struct {
 	latest   *transfer.Coordinator
 	earlier  []*transfer.Coordinator
 	outdated bool // time has passed since the latest was made
+	writes   int  // to accounts, when what waits for funds was last hastened
 	closed   bool
 }
 
@@ -92,7 +97,10 @@ func WithOptions(opts ...transfer.Option) FakeOption {
 func NewFake(tb testing.TB, opts ...FakeOption) *Fake {
 	tb.Helper()
 	var s fakeSettings
-	for _, opt := range opts {
+	for i, opt := range opts {
+		if opt == nil {
+			tb.Fatalf("transfertest: option %d is nil", i)
+		}
 		opt(&s)
 	}
 	server := memory.New(time.Now)
@@ -100,7 +108,7 @@ func NewFake(tb testing.TB, opts ...FakeOption) *Fake {
 	if err != nil {
 		tb.Fatalf("transfertest: %v", err)
 	}
-	f := &Fake{tb: tb, server: server, client: client, opts: s.opts, orders: newOrders()}
+	f := &Fake{tb: tb, server: server, client: client, opts: s.opts, documents: s.documents, orders: newOrders()}
 	for _, name := range s.ledgers {
 		f.opts = append(f.opts, transfer.WithLedger(name, f.ledger(name)))
 	}
@@ -109,6 +117,10 @@ func NewFake(tb testing.TB, opts ...FakeOption) *Fake {
 	}
 	if s.events != nil {
 		f.opts, f.delivers = append(f.opts, transfer.WithEvents(*s.events)), s.events.Handle != nil
+		f.kinds = s.events.Kinds
+		if len(f.kinds) == 0 {
+			f.kinds = []transfer.EventKind{transfer.EventHeld, transfer.EventSucceeded, transfer.EventFailed}
+		}
 	}
 	tb.Cleanup(f.end)
 	f.server.Intercept(f.refuse)
@@ -150,7 +162,12 @@ func (f *Fake) ledger(name string) *mongo.Collection {
 // It knows the driver's methods to insert, find, update, count (CountDocuments) and
 // delete, with the operators that docs/testing-your-service.md lists.
 // What it doesn't know it refuses by name.
+// The test fails for a name that was not registered.
 func (f *Fake) Documents(name string) *mongo.Collection {
+	f.tb.Helper()
+	if !slices.Contains(f.documents, name) {
+		f.tb.Fatalf("transfertest: there are no documents %s: see WithDocuments", words.Quote(name))
+	}
 	return f.client.Database(fakeDatabase).Collection("documents." + name)
 }
 

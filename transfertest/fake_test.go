@@ -369,3 +369,23 @@ func requireState(t *testing.T, f *transfertest.Fake, id string, want transfer.S
 	require.NoError(t, err)
 	require.Equal(t, want, rec.State)
 }
+
+// A mistake in a test's own set-up ends the test, and says which it is.
+func TestMistakesOfATest(t *testing.T) {
+	t.Parallel()
+	for want, mistake := range map[string]func(testing.TB){
+		"transfertest: option 1 is nil": func(tb testing.TB) {
+			transfertest.NewFake(tb, transfertest.WithLedger("eu"), nil)
+		},
+		`transfertest: there are no documents "order": see WithDocuments`: func(tb testing.TB) {
+			transfertest.NewFake(tb, transfertest.WithDocuments("orders")).Documents("order")
+		},
+	} {
+		r := &recorder{}
+		r.run(func(tb testing.TB) {
+			mistake(tb)
+			require.Fail(t, "the test goes on")
+		})
+		require.Equal(t, []string{want}, r.errors)
+	}
+}

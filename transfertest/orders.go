@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -170,7 +171,7 @@ func refusalBy(err error) (refusal, bool) {
 
 // refuse comes before the claim of a transfer that a test wants refused. It stores the
 // transfer as one that has failed: to its executor, that another one was first.
-func (f *Fake) refuse(namespace string, stored, change bson.D) bson.D {
+func (f *Fake) refuse(now time.Time, namespace string, stored, change bson.D) bson.D {
 	claimed := stored
 	switch set, _ := value(change, "$set").(bson.D); {
 	case namespace != fakeTransfers:
@@ -188,13 +189,18 @@ func (f *Fake) refuse(namespace string, stored, change bson.D) bson.D {
 		return nil
 	}
 	delete(f.orders.refusals, id)
-	after, unmet, err := order.failed(claimed)
+	after, unmet, err := order.failed(claimed, now)
 	if err != nil {
 		f.tb.Errorf("transfertest: Fail(%s) can't be carried out: %v", words.Quote(id), err)
 		return nil
 	}
 	if unmet != nil {
 		f.orders.unmet[id] = unmet
+	}
+	if slices.Contains(f.kinds, transfer.EventFailed) {
+		at := bson.NewDateTimeFromTime(now)
+		failed := bson.D{{Key: "kind", Value: string(transfer.EventFailed)}, {Key: "at", Value: at}, {Key: "due", Value: at}}
+		after = append(after, bson.E{Key: "outbox", Value: bson.A{failed}})
 	}
 	return after
 }
@@ -210,7 +216,7 @@ func value(d bson.D, name string) any {
 
 // failed returns a stored transfer as it is once it was refused, and what is not as
 // required of its document, where that is the reason.
-func (r refusal) failed(claimed bson.D) (after bson.D, unmet *transfer.RequirementError, err error) {
+func (r refusal) failed(claimed bson.D, now time.Time) (after bson.D, unmet *transfer.RequirementError, err error) {
 	raw, err := bson.Marshal(claimed)
 	if err != nil {
 		return nil, nil, err
@@ -240,6 +246,8 @@ func (r refusal) failed(claimed bson.D) (after bson.D, unmet *transfer.Requireme
 			e.Value = string(protocol.Fail)
 		case "epoch":
 			e.Value = int64(1)
+		case "lastModified":
+			e.Value = bson.NewDateTimeFromTime(now)
 		}
 		after = append(after, e)
 	}

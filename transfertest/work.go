@@ -28,6 +28,9 @@ func (f *Fake) work(ctx context.Context, worker *transfer.Coordinator) error {
 	if f.delivers {
 		f.awaitFinishes(ctx)
 	}
+	if _, err := f.hasten(ctx); err != nil {
+		return err
+	}
 	now := bson.NewDateTimeFromTime(f.server.Now())
 	transfers, err := f.server.IDs(fakeTransfers, dueTransfers(now))
 	if err != nil {
@@ -55,6 +58,29 @@ func (f *Fake) work(ctx context.Context, worker *transfer.Coordinator) error {
 			}
 		}
 	}
+}
+
+// hasten ends the pauses of transfers that wait for funds, if an account was changed
+// since it last did. It returns how many they are.
+func (f *Fake) hasten(ctx context.Context) (waiting int, err error) {
+	writes := f.server.Writes(fakeTransfers)
+	f.mu.Lock()
+	changed := writes != f.writes
+	f.writes = writes
+	f.mu.Unlock()
+	if !changed {
+		return 0, nil
+	}
+	pausing := bson.D{
+		{Key: "state", Value: string(protocol.Initiated)}, {Key: "postponed", Value: bson.D{{Key: "$gt", Value: 0}}},
+		{Key: "notBefore", Value: bson.D{{Key: "$gt", Value: bson.NewDateTimeFromTime(f.server.Now())}}},
+	}
+	now := bson.D{{Key: "$currentDate", Value: bson.D{{Key: "notBefore", Value: true}, {Key: "lastModified", Value: true}}}}
+	hastened, err := f.client.Database(fakeDatabase).Collection("transfers").UpdateMany(ctx, pausing, now)
+	if err != nil {
+		return 0, err
+	}
+	return int(hastened.MatchedCount), nil
 }
 
 // awaitFinishes waits for what a coordinator does a little later than it answers: only

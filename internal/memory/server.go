@@ -34,13 +34,13 @@ type Server struct {
 
 // Interceptor may have another write come before one that is about to happen: an insert,
 // or an update by operators, or a replacement, of a stored document. It is called with
-// the namespace, the document as it is stored, nil for an insert, and with what is
-// inserted, or with the update. Where it returns a document, that one is stored first,
+// the time, the namespace, the document as it is stored, nil for an insert, and with what
+// is inserted, or with the update. Where it returns a document, that one is stored first,
 // under the same _id. Its values are of the types that the driver decodes.
 //
 // It is not called for deletes, for updates by a pipeline, and for upserts of what is not
 // there.
-type Interceptor func(namespace string, stored, change bson.D) (first bson.D)
+type Interceptor func(now time.Time, namespace string, stored, change bson.D) (first bson.D)
 
 // New returns a server whose clock begins at that of now.
 func New(now func() time.Time) *Server {

@@ -127,7 +127,7 @@ func TestIntercept(t *testing.T) {
 	ctx := t.Context()
 	_, err := c.InsertOne(ctx, bson.M{"_id": 1, "n": 1})
 	require.NoError(t, err)
-	server.Intercept(func(namespace string, stored, _ bson.D) bson.D {
+	server.Intercept(func(_ time.Time, namespace string, stored, _ bson.D) bson.D {
 		require.Equal(t, "db.c", namespace)
 		if stored == nil {
 			return bson.D{{Key: "_id", Value: int32(2)}, {Key: "first", Value: true}}

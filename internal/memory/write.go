@@ -126,7 +126,7 @@ func (c command) before(collection *collection, id any, stored, change bson.D) {
 	if c.server.intercept == nil {
 		return
 	}
-	if first := c.server.intercept(c.database+"."+c.name, stored, change); first != nil {
+	if first := c.server.intercept(c.server.clock(), c.database+"."+c.name, stored, change); first != nil {
 		collection.store(id, first, c.server.tick())
 	}
 }
