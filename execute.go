@@ -43,14 +43,14 @@ func notYet(err error) answer { return answer{err: err} }
 // A caller that finds others of this process working on the transfer follows them: a
 // second execution would only find the ID taken.
 func (c *Coordinator) complete(ctx context.Context, planned document.Transfer, holdFor time.Duration) (Record, error) {
-	served, err := c.engine.Join(ctx, planned)
+	joined, served, err := c.engine.Join(ctx, planned)
 	if err != nil {
 		return Record{}, c.early(planned.ID, aboutTransfer(planned.ID, err))
 	}
 	f := c.newFollower(planned, holdFor)
 	defer f.turn.leave()
 	if f.turn.isFree() {
-		a := c.execute(ctx, planned, terms{start: first(planned), holdFor: holdFor})
+		a := c.execute(joined, planned, terms{start: first(planned), holdFor: holdFor})
 		served()
 		if a.done {
 			return a.rec, a.err

@@ -62,8 +62,8 @@ func (e *Engine) Admit(ctx context.Context, c *Callers) (leave func(done bool), 
 func (c *Callers) probe(now time.Time) bool {
 	last := c.probed.Load()
 	since := now.UnixNano() - last
-	apart := min(c.crowd.admitted.Load()*c.crowd.each.Load()/probes, int64(probesApart))
-	return (since >= apart || since < 0) && c.probed.CompareAndSwap(last, now.UnixNano())
+	apart := min(c.crowd.expected(c.crowd.inProgress())/probes, probesApart)
+	return (since >= int64(apart) || since < 0) && c.probed.CompareAndSwap(last, now.UnixNano())
 }
 
 // record adds how long a call took, and how many were under way when it began. One that
@@ -76,15 +76,20 @@ func (c *Callers) probe(now time.Time) bool {
 // never several in a row. Where they are, the others wait for something else.
 // Where two callers leave at once, one of them may not count.
 func (c *Callers) record(took time.Duration, served int64, ranOut bool) {
-	each := time.Duration(c.crowd.each.Load())
-	one := (took + took/2) / time.Duration(max(served, fewInProgress))
+	each, alone := time.Duration(c.crowd.each.Load()), aloneTime(c.crowd.alone.Load())
+	longer := took - time.Duration(alone)
+	if !ranOut && took > 0 {
+		longer = alone.record(took, int(served))
+	}
+	one := (longer + longer/2) / time.Duration(max(served, fewInProgress))
+	c.crowd.alone.Store(int64(alone))
 	switch {
 	case one >= each:
 		if each == 0 {
 			each = one
 		}
 		each = min(one, each+each/32+1)
-	case ranOut, one <= 0:
+	case ranOut, took <= 0:
 		return
 	case one < each/farQuicker:
 		if c.quick.Add(1) < disproof {

@@ -70,7 +70,8 @@ func TestCallersAreCounted(t *testing.T) {
 	require.Zero(t, callers.crowd.each.Load(), "it had nothing to do")
 	leave(true)
 	require.Equal(t, int64(127), callers.crowd.admitted.Load())
-	require.Equal(t, int64(time.Second/fewInProgress*3/2), callers.crowd.each.Load(), "it was alone when it came")
+	require.Equal(t, int64(time.Second), callers.crowd.alone.Load(), "it was alone when it came")
+	require.Zero(t, callers.crowd.each.Load())
 
 	e.now = time.Now
 	limited, cancelLimited := context.WithTimeout(t.Context(), 20*time.Millisecond)
@@ -101,6 +102,9 @@ func TestNoProbeIsSpentOnCallersWithoutTime(t *testing.T) {
 // several in a row, beside slow ones. Those that ran out of time do not.
 func TestQuickCallsDisproveTheExpectation(t *testing.T) {
 	var callers Callers
+	callers.record(time.Second, 0, true)
+	require.Zero(t, callers.crowd.alone.Load(), "it would have taken longer")
+	callers.crowd.each.Store(0)
 	callers.record(time.Minute, 100, true)
 	expected := int64(900 * time.Millisecond)
 	require.Equal(t, expected, callers.crowd.each.Load())

@@ -91,6 +91,7 @@ func (c *command) freeDocuments() {
 // enqueueAll queues the tasks of a chain one by one.
 func (l *lane) enqueueAll(tasks *chain) {
 	for t := tasks.pop(); t != nil; t = tasks.pop() {
+		t.endWait(l.now())
 		l.enqueueSingle(t)
 	}
 }

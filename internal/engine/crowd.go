@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -13,7 +14,9 @@ import (
 // It has no lock: thousands of callers who wait for one would keep it from those who are
 // served.
 type crowd struct {
-	admitted atomic.Int64
+	admitted atomic.Int64 // callers that have not left
+	locked   atomic.Int64 // of these, callers that wait for a document that may be locked
+	alone    atomic.Int64 // how long one takes alone, in nanoseconds
 	each     atomic.Int64 // how long one more caller takes at most, in nanoseconds
 	waiting  atomic.Int64 // callers who wait before they are refused
 }
@@ -40,12 +43,15 @@ const leastPause = 10 * time.Millisecond
 // callers there were, the fewer would succeed.
 // A refusal comes after a while, and another try: callers who ask again at once would
 // keep the processor from those who are served. So the more of them wait, the longer.
-func (e *Engine) Join(ctx context.Context, planned document.Transfer) (leave func(), err error) {
+//
+// The execution gets the context that is returned.
+func (e *Engine) Join(ctx context.Context, planned document.Transfer) (joined context.Context, leave func(), err error) {
 	c := &e.gate.waitlistFor(e.store.ClustersOf(planned)).crowd
 	if err := e.join(ctx, c, c.hasTime); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return c.leave, nil
+	m := &member{crowd: c}
+	return context.WithValue(ctx, memberKey{}, m), m.leave, nil
 }
 
 // join counts a caller among a crowd, if there is time for it or will be soon: fits says
@@ -95,8 +101,62 @@ func (c *crowd) pause() time.Duration {
 // leave counts a caller no longer.
 func (c *crowd) leave() { c.admitted.Add(-1) }
 
+// inProgress returns how many callers are before the next one.
+func (c *crowd) inProgress() int64 { return c.admitted.Load() - c.locked.Load() }
+
+// expected returns how long the next of n callers takes at most.
+func (c *crowd) expected(n int64) time.Duration {
+	return time.Duration(c.alone.Load() + n*c.each.Load())
+}
+
 // hasTime reports whether one more caller would be served in the time that is left.
 func (c *crowd) hasTime(left time.Duration) bool {
-	n := c.admitted.Load()
-	return n < fewInProgress || int64(left) >= n*c.each.Load()
+	n := c.inProgress()
+	return n < fewInProgress || left >= c.expected(n)
+}
+
+// member is a caller that a crowd counts. A nil one is counted by none.
+type member struct {
+	crowd *crowd
+
+	mu    sync.Mutex
+	waits bool
+	left  bool
+}
+
+type memberKey struct{}
+
+// memberOf returns the member for which a context stands, nil if it stands for none.
+func memberOf(ctx context.Context) *member {
+	m, _ := ctx.Value(memberKey{}).(*member)
+	return m
+}
+
+// wait counts a member as one that waits for a document that may be locked, or no longer.
+func (m *member) wait(waits bool) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.left || m.waits == waits {
+		return
+	}
+	m.waits = waits
+	if waits {
+		m.crowd.locked.Add(1)
+	} else {
+		m.crowd.locked.Add(-1)
+	}
+}
+
+// leave counts a member no longer.
+func (m *member) leave() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.waits {
+		m.crowd.locked.Add(-1)
+	}
+	m.left = true
+	m.crowd.leave()
 }

@@ -23,7 +23,7 @@ func committed(t *testing.T, e *Engine, id string, until protocol.Progress) *job
 	j.hasPlace = true
 	require.NoError(t, e.register(id))
 	e.mu.Lock()
-	j.claimSentAt = e.now()
+	j.claimSentAt, j.counted = e.now(), true
 	j.waitlist.pace.inProgress++
 	e.countClaimSent(id)
 	e.mu.Unlock()

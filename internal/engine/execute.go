@@ -38,6 +38,12 @@ var ErrDenied = errors.New("stopped for want of a right")
 // left before the end.
 func errNoTimeLeft() error { return errors.New("too much is under way for the time that is left") }
 
+// errLocked is the cause of a claim that was not sent because others wait for one of its
+// documents already.
+func errLocked() error {
+	return errors.New("an account or document is locked, as by an open transaction, and others wait for it already")
+}
+
 // Execute drives one execution to its end and returns its result.
 // With until Decided or Settled it returns when a commit has come as far, and the rest
 // happens in the background, a little later, together with that of others.
@@ -153,9 +159,7 @@ func (e *Engine) endRound(j *job, now time.Time) {
 	for i := range j.tasks {
 		t := &j.tasks[i]
 		j.waitsForTurn = j.waitsForTurn || t.Answer.Facts.Taken
-		if t.Cause != nil {
-			j.attempt.Cause = t.Cause
-		}
+		j.keepCause(t)
 		j.noteMissingRight(t)
 		j.alone = j.alone || t.Alone
 		if waits := e.inTheWay(j, t, now); waits || !t.answered() {
@@ -183,6 +187,14 @@ func (e *Engine) endRound(j *job, now time.Time) {
 		return
 	}
 	go e.resumeAfter(wait, j)
+}
+
+// keepCause keeps the latest error.
+// What was before the claim is over once that is stored.
+func (j *job) keepCause(t *task) {
+	if t.Cause != nil || t.Op.Kind == protocol.Claim && t.Answer.Result == protocol.Applied {
+		j.attempt.Cause = t.Cause
+	}
 }
 
 // inTheWay reports whether an execution waits because of what an answer shows: a

@@ -36,6 +36,7 @@ type waitlist struct {
 	overtaken int       // how often it was overtaken on one of its clusters
 	pace      pace      // of its executions; guarded by the engine's lock
 	crowd     crowd     // who want some of these
+	yielding  chain     // claims of submitted transfers; guarded by the engine's lock
 }
 
 func newGate(size int, multiCluster bool) *gate {

@@ -34,6 +34,7 @@ type job struct {
 	callerKnows      bool                 // its caller knows of the commit
 	deferred         bool                 // and what is left to be done may wait
 	waitlist         *waitlist            // of the clusters that it touches
+	member           *member              // of the crowd, for its caller; nil: nobody counts it
 	hasPlace         bool                 // it has a place of the gate
 	waitsForTurn     bool                 // another reversal has reserved its original
 	tasks            []task               // of the present round
@@ -44,10 +45,15 @@ type job struct {
 	unanswered       atomic.Int32         // tasks of the present round
 
 	// The engine's lock guards these.
-	claimWasLate   bool      // its claim came too late when it was checked last
-	heldUp         bool      // a command that carried one of its tasks was held up
-	claimSentAt    time.Time // when its first claim was sent
-	inProgressThen int       // how many executions were in progress at that time
+	claimWasLate   bool          // its claim came too late when it was checked last
+	heldUp         bool          // a command that carried one of its tasks was held up
+	claimSentAt    time.Time     // when its first claim was sent
+	submitted      bool          // it runs a transfer that was submitted
+	counted        bool          // it counts as in progress, but while it waits
+	waiting        int           // tasks that wait for documents that may be locked
+	waitsSince     time.Time     // since when there are any
+	waitedFor      time.Duration // how long there were any before
+	inProgressThen int           // how many executions were in progress at that time
 
 	replied chan struct{} // closed once result is what the caller waits for
 
@@ -70,6 +76,7 @@ func (e *Engine) newJob(ctx context.Context, attempt *mongostore.Attempt, start 
 		execution:        protocol.New(attempt.Start(start), attempt.Participants(), attempt.Transfer.Losers()...),
 		until:            until,
 		caller:           ctx,
+		member:           memberOf(ctx),
 		resumes:          start.Claim == protocol.TakeOver,
 		trail:            e.trailOf(ctx),
 		tellsStages:      e.log.Enabled(ctx, slog.LevelDebug),

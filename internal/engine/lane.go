@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"time"
+
 	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
@@ -34,6 +36,7 @@ type task struct {
 	next     *task     // in its chain
 	deferred *deferred // among which it is; nil: it is not
 	due      bool      // it was deferred, and nobody waits for it
+	waits    bool      // for a document that may be locked
 }
 
 func newTask(j *job, op protocol.Operation) task {
@@ -55,6 +58,7 @@ func isKnown(r protocol.Result) bool { return r != protocol.Unknown && r != prot
 type lane struct {
 	key       mongostore.Lane
 	server    *server
+	now       func() time.Time
 	verb      string
 	isRead    bool // it changes nothing
 	isClaim   bool // it claims transfers, which nobody works on
@@ -103,7 +107,8 @@ func (e *Engine) laneOf(t *task) *lane {
 		e.servers[cluster] = &server{maxInFlight: e.limits.MaxInFlight}
 	}
 	l := &lane{
-		key: key, server: e.servers[cluster], verb: verbOf(t.Op.Kind), isClaim: t.Op.Kind == protocol.Claim, isRead: isRead(t.Op.Kind),
+		key: key, server: e.servers[cluster], now: func() time.Time { return e.now() },
+		verb: verbOf(t.Op.Kind), isClaim: t.Op.Kind == protocol.Claim, isRead: isRead(t.Op.Kind),
 		busy: map[collections.Subject]int{}, parked: map[collections.Subject]*chain{},
 		suspects: map[collections.Subject]*suspect{}, window: newWindow(e.limits.MaxBatch),
 	}
@@ -152,6 +157,7 @@ func (l *lane) enqueueSingle(t *task) {
 func (l *lane) park(t *task) bool {
 	if s := l.suspects[t.subject]; s != nil {
 		s.waiting.push(t)
+		t.beginWait(l.now())
 		s.review()
 		return true
 	}

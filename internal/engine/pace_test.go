@@ -27,9 +27,32 @@ func TestPace(t *testing.T) {
 	}
 	p.inProgress = 1000
 	require.InDelta(t, 30*time.Millisecond, p.expected(p.inProgress), near, "the others hang")
-	alone := pace{inProgress: fewInProgress}
-	alone.record(20*time.Millisecond, 0)
-	require.InDelta(t, 60*time.Millisecond, alone.expected(fewInProgress), near, "what is true of one alone is not true of each of many")
+}
+
+// What an execution takes alone it takes once, however many there are. Only what it takes
+// longer is due to the others, though one in more than a few is not known to be alone.
+func TestPaceOnASlowLink(t *testing.T) {
+	ms := time.Millisecond
+	var p pace
+	of1000 := func() time.Duration { return p.expected(1000) }
+	p.record(300*ms, nearlyAlone)
+	require.Zero(t, p.alone)
+	require.Equal(t, 300*ms/fewInProgress, p.mean)
+	p = pace{}
+	p.record(300*ms, nearlyAlone-1)
+	require.Equal(t, 300*ms, of1000())
+	p.record(250*ms, 500)
+	require.Equal(t, 250*ms, of1000(), "alone it takes no longer than among others")
+	for range 100 {
+		p.record(1250*ms, 1000)
+	}
+	require.InDelta(t, 1750*ms, of1000(), float64(10*ms), "half as much on top")
+	for n := range 100 {
+		p.record(time.Duration(250+n%2*2000)*ms, 1000)
+	}
+	require.InDelta(t, 3250*ms, of1000(), float64(200*ms), "and twice the deviation, where that is more")
+	p.record(time.Hour, 0)
+	require.InDelta(t, 254*ms, time.Duration(p.alone), float64(ms), "it hangs")
 }
 
 // pretendBusy makes an engine believe that some executions are in progress, and that they

@@ -2,10 +2,14 @@ package engine
 
 // chain is a list of tasks, linked through themselves.
 // The zero value is empty.
-type chain struct{ first, last *task }
+type chain struct {
+	first, last *task
+	length      int
+}
 
 func (c *chain) push(t *task) {
 	t.next = nil
+	c.length++
 	if c.first == nil {
 		c.first = t
 	} else {
@@ -22,6 +26,7 @@ func (c *chain) pop() *task {
 		return nil
 	}
 	c.first, t.next = t.next, nil
+	c.length--
 	if c.first == nil {
 		c.last = nil
 	}
@@ -39,6 +44,7 @@ func (c *chain) join(other *chain) {
 		c.last.next = other.first
 	}
 	c.last = other.last
+	c.length += other.length
 	*other = chain{}
 }
 

@@ -120,6 +120,9 @@ func (e *Engine) takeCommand(s *server, isolated bool) *command {
 		c = s.nextIsolated()
 	} else {
 		c = s.nextCommand(len(e.running)-1-e.deferredJobs, func(t *task) bool {
+			if e.yields(t) {
+				return false
+			}
 			may := e.mayClaim(t)
 			if !may {
 				refused = append(refused, t)
@@ -221,6 +224,9 @@ func (e *Engine) complete(c *command) (keepsTurn bool) {
 		s.heldUpInFlight--
 	}
 	c.learn(e.now())
+	for _, t := range c.tasks {
+		t.endWait(e.now())
+	}
 	if c.superseded {
 		s.overdue--
 		c.updateSuspects()

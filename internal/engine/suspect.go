@@ -34,6 +34,9 @@ func (l *lane) suspectFor(subject collections.Subject) *suspect {
 		l.suspects[subject] = s
 	}
 	if parked := l.parked[subject]; parked != nil {
+		for t := parked.first; t != nil; t = t.next {
+			t.beginWait(l.now())
+		}
 		s.waiting.join(parked)
 		delete(l.parked, subject)
 	}
@@ -47,6 +50,7 @@ func (c *command) suspectDocuments() {
 	}
 	for _, t := range c.tasks {
 		c.lane.suspectFor(t.subject).overdue++
+		t.beginWait(c.lane.now())
 	}
 }
 

@@ -1,0 +1,74 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// beginWait counts a task as one that waits for a document that may be locked. Its job
+// doesn't count as in progress meanwhile: otherwise the others, who don't wait, would be
+// kept out because of it.
+//
+//  1. A user's transaction locks an account for a minute, and a hundred callers wait.
+//  2. It seems that an execution takes a minute where a hundred are in progress.
+//  3. Whoever has ten seconds for another account is refused.
+//
+// The caller holds the lock.
+func (t *task) beginWait(now time.Time) {
+	if t.waits {
+		return
+	}
+	t.waits = true
+	j := t.job
+	if j.waiting++; j.waiting > 1 {
+		return
+	}
+	j.waitsSince = now
+	if j.counted {
+		j.waitlist.count(j, -1)
+	}
+	j.member.wait(true)
+}
+
+// endWait ends what beginWait has begun, if it has.
+// The caller holds the lock.
+func (t *task) endWait(now time.Time) {
+	if !t.waits {
+		return
+	}
+	t.waits = false
+	j := t.job
+	if j.waiting--; j.waiting > 0 {
+		return
+	}
+	j.waitedFor += now.Sub(j.waitsSince)
+	if j.counted {
+		j.waitlist.count(j, 1)
+	}
+	j.member.wait(false)
+}
+
+// waitsBehindLock reports whether a new transfer would wait for a document at which the
+// server gave commands up, and for which many others wait already.
+// It is not claimed then: once claimed, it would keep its place after its caller has
+// left, and one locked account would come to have all places.
+// The caller holds the lock.
+func (e *Engine) waitsBehindLock(t *task) bool {
+	if t.Op.Claim != protocol.Insert && t.Op.Claim != protocol.FromInitiated || !t.job.claimSentAt.IsZero() {
+		return false
+	}
+	for i := range t.Attempt.Participants() {
+		prepare := protocol.Operation{Kind: protocol.Prepare, Participant: i}
+		l := e.lanes[mongostore.LaneOf(t.Attempt, prepare)]
+		if l == nil || len(l.suspects) == 0 {
+			continue
+		}
+		s := l.suspects[mongostore.SubjectOf(t.Attempt, prepare)]
+		if s != nil && s.heldUp && s.waiting.length >= fewInProgress {
+			return true
+		}
+	}
+	return false
+}

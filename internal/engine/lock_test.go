@@ -1,0 +1,286 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// enqueueCounted queues a prepare of a new job that counts as in progress, and whose
+// caller is a member of the crowd.
+func enqueueCounted(t *testing.T, e *Engine, id string) *job {
+	t.Helper()
+	w := e.gate.waitlistFor(nil)
+	w.crowd.admitted.Add(1)
+	j := &job{
+		attempt: attemptFor(t, e, id), caller: t.Context(), replied: make(chan struct{}), waitlist: w,
+		claimSentAt: e.now(), counted: true, member: &member{crowd: &w.crowd},
+	}
+	w.count(j, 1)
+	require.NoError(t, e.register(id))
+	j.tasks = []task{newTask(j, operation(protocol.Prepare, 0))}
+	e.enqueue(j.tasks)
+	return j
+}
+
+// While an execution waits for a document that may be locked, neither it nor its caller
+// counts, and that time is not part of what it took.
+func TestWaitingForALockDoesNotCount(t *testing.T) {
+	now := time.Now()
+	e := idle(t)
+	e.now = func() time.Time { return now }
+	w := e.gate.waitlistFor(nil)
+	count := func(inProgress int, locked int64) {
+		t.Helper()
+		require.Equal(t, inProgress, w.pace.inProgress)
+		require.Equal(t, locked, w.crowd.locked.Load())
+	}
+	first := enqueueCounted(t, e, "first")
+	s := idleServer(e)
+	c := e.takeCommand(s, false)
+	parked := enqueueCounted(t, e, "parked")
+	count(2, 0)
+	now = now.Add(time.Second)
+	e.supersede(c)
+	count(0, 2)
+	later := enqueueCounted(t, e, "later")
+	count(0, 3)
+	now = now.Add(time.Minute)
+	isolated := e.takeCommand(s, true)
+	require.Equal(t, []string{"parked", "later"}, transfersOf(isolated))
+	count(0, 3)
+	isolated.answer(protocol.Applied, nil)
+	e.complete(isolated)
+	count(2, 1)
+	c.answer(protocol.Applied, nil)
+	e.complete(c)
+	count(3, 0)
+	now = now.Add(time.Second)
+	for j, want := range map[*job]time.Duration{first: 2 * time.Second, parked: 2 * time.Second, later: time.Second} {
+		require.Equal(t, want, now.Sub(j.claimSentAt)-j.waitedFor)
+		e.recordPace(j)
+		require.LessOrEqual(t, w.pace.alone, aloneTime(want))
+	}
+	require.Equal(t, aloneTime(time.Second), w.pace.alone)
+	require.Equal(t, int64(time.Second), w.crowd.alone.Load())
+	require.Equal(t, int64(w.pace.each()), w.crowd.each.Load())
+}
+
+// What waits for a document that is no longer suspected counts again.
+func TestFreedTasksCountAgain(t *testing.T) {
+	e := idle(t)
+	enqueueAlone(t, e, "first", operation(protocol.Prepare, 0))
+	s := idleServer(e)
+	c := e.takeCommand(s, false)
+	e.supersede(c)
+	enqueueCounted(t, e, "waits")
+	w := e.gate.waitlistFor(nil)
+	require.Zero(t, w.pace.inProgress)
+	c.answer(protocol.Applied, nil)
+	e.complete(c)
+	require.Equal(t, 1, w.pace.inProgress)
+	require.Zero(t, w.crowd.locked.Load())
+	require.Equal(t, []string{"waits"}, transfersOf(e.takeCommand(s, false)))
+}
+
+// An execution of several tasks that wait counts again once none of them does.
+func TestEachWaitEndsOnce(t *testing.T) {
+	e := idle(t)
+	j := enqueueCounted(t, e, "t")
+	other := newTask(j, operation(protocol.Prepare, 1))
+	tasks := []*task{&j.tasks[0], &other}
+	begun := time.Now()
+	for range 2 {
+		for _, task := range tasks {
+			task.beginWait(begun)
+			require.Zero(t, j.waitlist.pace.inProgress)
+		}
+	}
+	for range 2 {
+		tasks[0].endWait(begun.Add(time.Second))
+		require.Zero(t, j.waitlist.pace.inProgress)
+	}
+	tasks[1].endWait(begun.Add(time.Minute))
+	require.Equal(t, 1, j.waitlist.pace.inProgress)
+	require.Equal(t, time.Minute, j.waitedFor)
+}
+
+// A caller that has left is not counted among those who wait, whenever it leaves.
+func TestMembersThatLeave(t *testing.T) {
+	var c crowd
+	c.admitted.Store(2)
+	m, other := &member{crowd: &c}, &member{crowd: &c}
+	m.wait(true)
+	m.wait(true)
+	require.EqualValues(t, 1, c.locked.Load())
+	require.EqualValues(t, 1, c.inProgress())
+	m.leave()
+	m.wait(false)
+	require.Zero(t, c.locked.Load())
+	other.leave()
+	other.wait(true)
+	require.Zero(t, c.locked.Load())
+	require.Zero(t, c.admitted.Load())
+	var nobody *member
+	nobody.wait(true)
+	require.Nil(t, memberOf(t.Context()))
+}
+
+// A new transfer is not claimed while many wait for one of its documents at which the
+// server gave up. It asks again.
+func TestNoMoreWaitBehindALock(t *testing.T) {
+	takeOver, fromInitiated := insert(), insert()
+	takeOver.Claim, fromInitiated.Claim = protocol.TakeOver, protocol.FromInitiated
+	for name, row := range map[string]struct {
+		op      protocol.Operation
+		waiting int
+		heldUp  bool
+		again   bool
+		locked  bool
+	}{
+		"many":               {insert(), fewInProgress, true, false, true},
+		"many, submitted":    {fromInitiated, fewInProgress, true, false, true},
+		"few":                {insert(), fewInProgress - 1, true, false, false},
+		"overdue alone":      {insert(), fewInProgress, false, false, false},
+		"claimed before":     {insert(), fewInProgress, true, true, false},
+		"what has stalled":   {takeOver, fewInProgress, true, false, false},
+		"nobody is in doubt": {insert(), 0, false, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := idle(t)
+			enqueueAlone(t, e, "first", operation(protocol.Prepare, 1))
+			s := idleServer(e)
+			c := e.takeCommand(s, false)
+			e.supersede(c)
+			for _, suspect := range c.lane.suspects {
+				suspect.heldUp = row.heldUp
+			}
+			for i := range row.waiting {
+				enqueueAlone(t, e, fmt.Sprint("waits", i), operation(protocol.Prepare, 1))
+			}
+			j := enqueueAlone(t, e, "new", row.op)
+			j.member = &member{crowd: &j.waitlist.crowd}
+			if row.again {
+				j.claimSentAt = e.now()
+			}
+			require.Equal(t, !row.locked, e.mayClaim(&j.tasks[0]))
+			require.Equal(t, row.locked, j.waitlist.crowd.locked.Load() == 1)
+			if !row.locked {
+				return
+			}
+			require.EqualError(t, j.tasks[0].Cause, errLocked().Error())
+			require.Nil(t, e.takeCommand(s, false), "it is returned")
+			require.Eventually(t, func() bool { return j.unanswered.Load() > 0 }, eventually, tick, "it asks again")
+			for _, suspect := range c.lane.suspects {
+				suspect.heldUp = false
+			}
+			require.True(t, e.mayClaim(&j.tasks[0]))
+			require.Zero(t, j.waitlist.crowd.locked.Load())
+		})
+	}
+}
+
+// While there are callers of new transfers, and enough submitted ones are in progress,
+// the claims of others that were submitted are set aside until one of those ends.
+func TestSubmittedTransfersYield(t *testing.T) {
+	fromInitiated := insert()
+	fromInitiated.Claim = protocol.FromInitiated
+	for name, row := range map[string]struct {
+		op       protocol.Operation
+		callers  int64
+		begun    int
+		yielding int
+		again    bool
+		yields   bool
+	}{
+		"many":             {fromInitiated, 1, mostSubmitted, 0, false, true},
+		"few":              {fromInitiated, 1, mostSubmitted - 1, 0, false, false},
+		"nobody waits":     {fromInitiated, 0, mostSubmitted, 0, false, false},
+		"a caller's":       {insert(), 1, mostSubmitted, 0, false, false},
+		"claimed before":   {fromInitiated, 1, mostSubmitted, 0, true, false},
+		"too many yield":   {fromInitiated, 1, mostSubmitted, mostYielding, false, false},
+		"nearly too many":  {fromInitiated, 1, mostSubmitted, mostYielding - 1, false, true},
+		"all wait for one": {fromInitiated, 1, 0, 0, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := idle(t)
+			j := enqueueAlone(t, e, "t", row.op)
+			if row.again {
+				j.claimSentAt = e.now()
+			}
+			w, s := j.waitlist, idleServer(e)
+			w.crowd.admitted.Store(row.callers)
+			w.pace.submitted, w.yielding.length = row.begun, row.yielding
+			require.Equal(t, row.yields, e.takeCommand(s, false) == nil)
+			if !row.yields {
+				return
+			}
+			require.Zero(t, s.ready())
+			require.Equal(t, row.yielding+1, w.yielding.length)
+			w.count(&job{}, -1)
+			require.Zero(t, s.ready(), "that one was not submitted")
+			w.count(&job{submitted: true}, -1)
+			require.Equal(t, []string{"t"}, transfersOf(e.takeCommand(s, false)))
+			require.True(t, j.submitted)
+			require.Equal(t, row.begun, w.pace.submitted)
+			j.callerKnows, j.claimSentAt = false, e.now()
+			e.recordPace(j)
+			require.Equal(t, row.begun-1, w.pace.submitted)
+		})
+	}
+}
+
+// A chain knows how many tasks it has.
+func TestLengthOfAChain(t *testing.T) {
+	var c, other, empty chain
+	for _, tasks := range []*chain{&c, &other, &other} {
+		tasks.push(&task{})
+	}
+	c.join(&other)
+	c.join(&empty)
+	require.Equal(t, 3, c.length)
+	require.Zero(t, other.length)
+	for left := 2; left >= 0; left-- {
+		require.NotNil(t, c.pop())
+		require.Equal(t, left, c.length)
+	}
+	require.Nil(t, c.pop())
+	require.Zero(t, c.length)
+}
+
+// Why a claim was not sent at first is no reason for what comes after it was.
+func TestCausesBeforeTheClaimAreOver(t *testing.T) {
+	e := idle(t)
+	for result, over := range map[protocol.Result]bool{protocol.Applied: true, protocol.NotSent: false} {
+		j := enqueueAlone(t, e, result.String(), insert())
+		j.attempt.Cause = errNoTimeLeft()
+		j.tasks[0].Answer = protocol.Answer{Result: result}
+		e.endRound(j, e.now())
+		require.Equal(t, over, j.attempt.Cause == nil, result)
+	}
+}
+
+// Whoever has left while its claim was set aside claims nothing.
+func TestAbandonedWhileItYields(t *testing.T) {
+	e := idle(t)
+	fromInitiated := insert()
+	fromInitiated.Claim = protocol.FromInitiated
+	ctx, cancel := context.WithCancel(t.Context())
+	j := enqueueAlone(t, e, "t", fromInitiated)
+	j.caller = ctx
+	w, s := j.waitlist, idleServer(e)
+	w.crowd.admitted.Store(1)
+	w.pace.submitted = mostSubmitted
+	require.Nil(t, e.takeCommand(s, false))
+	cancel()
+	require.False(t, j.abandon())
+	w.count(&job{submitted: true}, -1)
+	require.Nil(t, e.takeCommand(s, false))
+	<-j.replied
+	require.Equal(t, mostSubmitted-1, w.pace.submitted)
+}
