@@ -56,7 +56,7 @@ type Account struct {
 
 	// Closed says that no transfer can touch the account.
 	// It is for reading only, like the fields after it: OpenAccount refuses an account
-	// that is Closed.
+	// that is Closed, and takes no notice of the others.
 	Closed bool
 	// Available is Balance, from which debits in flight are subtracted already.
 	// What can be spent is Available less Floor.
@@ -255,8 +255,12 @@ func (l *Ledger) account(stored document.Account, metadata map[string]any) Accou
 	if err != nil { // another program stored a balance that has no room for what is in flight
 		posted = stored.Balance
 	}
+	floor := stored.Floor
+	if floor.Sign() == 0 { // by default it is of units
+		floor = money.Zero(stored.Balance.Kind())
+	}
 	return Account{
-		ID: stored.ID, Ledger: l.name, Balance: Amount{stored.Balance}, Floor: Amount{stored.Floor}, NoFloor: stored.NoFloor,
+		ID: stored.ID, Ledger: l.name, Balance: Amount{stored.Balance}, Floor: Amount{floor}, NoFloor: stored.NoFloor,
 		Currency: stored.Currency, Metadata: metadata, Frozen: stored.Frozen, Closed: stored.Closed,
 		Available: Amount{stored.Balance}, Posted: Amount{posted}, Incoming: Amount{stored.Incoming},
 	}

@@ -2,6 +2,7 @@ package transfer_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
@@ -19,6 +20,14 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
+// isText reports whether an amount is a text in JSON, as decimals are.
+func isText(t *testing.T, amount transfer.Amount) bool {
+	t.Helper()
+	encoded, err := json.Marshal(amount)
+	require.NoError(t, err)
+	return encoded[0] == '"'
+}
+
 // An account reads back as it was opened, and it can be opened only once.
 func TestOpenAndGetAccount(t *testing.T) {
 	t.Parallel()
@@ -26,6 +35,7 @@ func TestOpenAndGetAccount(t *testing.T) {
 	for _, a := range []transfer.Account{
 		{ID: "units", Balance: transfer.Units(7), Floor: transfer.Units(-5), Currency: "EUR", Metadata: map[string]any{"owner": "Ann"}},
 		{ID: "decimal", Balance: bank.Decimal(t, "12.50"), Floor: bank.Decimal(t, "0.50")},
+		{ID: "decimal, no floor given", Balance: bank.Decimal(t, "12.50")},
 		{ID: "world", NoFloor: true},
 		{ID: "odd.$ name%" + strings.Repeat("ü", 100)},
 	} {
@@ -36,6 +46,7 @@ func TestOpenAndGetAccount(t *testing.T) {
 		require.Equal(t, opened, got)
 		require.Equal(t, a.Balance, got.Balance)
 		require.Zero(t, got.Floor.Cmp(a.Floor))
+		require.Equal(t, isText(t, got.Balance), isText(t, got.Floor), "both are units, or both decimals")
 		require.Equal(t, a.NoFloor, got.NoFloor)
 		require.Equal(t, a.Currency, got.Currency)
 		require.Equal(t, a.Metadata, got.Metadata)
@@ -145,6 +156,7 @@ func TestFloors(t *testing.T) {
 	for _, a := range []transfer.Account{
 		{ID: "credit", Floor: transfer.Units(-50)},
 		{ID: "locked", Balance: transfer.Units(50), Floor: transfer.Units(20)},
+		{ID: "decimal, no floor given", Balance: bank.Decimal(t, "12.50")},
 		{ID: "world", NoFloor: true},
 	} {
 		_, err := b.OpenAccount(t.Context(), a)

@@ -70,7 +70,7 @@ func (c *Coordinator) Hold(ctx context.Context, req Request, expiresIn time.Dura
 // checkExpiry refuses what is no time to hold money for.
 func checkExpiry(expiresIn time.Duration) error {
 	if expiresIn < time.Millisecond || expiresIn > longestHold {
-		return invalid("a hold lasts between 1ms and %s, not %s", longestHold, expiresIn)
+		return invalid("a hold lasts between 1ms and %d days, not %s", longestHold/(24*time.Hour), expiresIn)
 	}
 	return nil
 }

@@ -437,15 +437,23 @@ func prepareHold(t *testing.T, c *Coordinator) {
 	require.NoError(t, err)
 }
 
-// fill makes a call take some milliseconds, and puts very many before the next one.
+// fill makes a call take some milliseconds more among a hundred than alone, and puts very
+// many before the next one.
 func fill(t *testing.T, c *Coordinator, callers *engine.Callers) {
 	t.Helper()
-	leave, err := c.engine.Admit(t.Context(), callers)
-	require.NoError(t, err)
+	admit := func() (leave func(done bool)) {
+		leave, err := c.engine.Admit(t.Context(), callers)
+		require.NoError(t, err)
+		return leave
+	}
+	admit()(true)
+	for range 100 {
+		admit()
+	}
+	leave := admit()
 	require.True(t, pausePoll(t.Context(), slowestPoll))
 	leave(true)
 	for range 200_000 {
-		_, err := c.engine.Admit(t.Context(), callers)
-		require.NoError(t, err)
+		admit()
 	}
 }

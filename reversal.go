@@ -1,7 +1,6 @@
 package transfer
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -121,7 +120,10 @@ func (c *Coordinator) checkReversal(ctx context.Context, r Reversal) error {
 	if err := checkContext(ctx); err != nil {
 		return err
 	}
-	if err := cmp.Or(document.CheckID(r.Of), document.CheckID(r.ID)); err != nil {
+	if err := document.CheckID(r.Of); err != nil {
+		return invalid("the transfer to be reversed (Of): %w", err)
+	}
+	if err := document.CheckID(r.ID); err != nil {
 		return invalid("transfer: %w", err)
 	}
 	if r.Of == r.ID {

@@ -303,4 +303,7 @@ func TestAccountWhoseBalanceIsADouble(t *testing.T) {
 func TestHandlerWithoutACoordinator(t *testing.T) {
 	t.Parallel()
 	require.PanicsWithValue(t, "transferhttp: Handler needs a Coordinator, and got nil", func() { transferhttp.Handler(nil) })
+	require.PanicsWithValue(t, "transferhttp: option 1 of Handler is nil", func() {
+		transferhttp.Handler(&transfer.Coordinator{}, transferhttp.WithRecorder(nil), nil)
+	})
 }

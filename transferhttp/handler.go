@@ -2,6 +2,7 @@ package transferhttp
 
 import (
 	"context"
+	"fmt"
 	"html/template"
 	"net/http"
 	"net/url"
@@ -56,7 +57,7 @@ type window struct {
 // Where the server doesn't answer by then it is a 503, which says so.
 // Any number of requests for the overview share one look at the server.
 //
-// It panics where there is no Coordinator.
+// It panics where there is no Coordinator, or an option is nil.
 func Handler(c *transfer.Coordinator, opts ...Option) http.Handler {
 	if c == nil {
 		panic("transferhttp: Handler needs a Coordinator, and got nil") //nolint:forbidigo // as http.Handle does: no error is returned
@@ -65,7 +66,10 @@ func Handler(c *transfer.Coordinator, opts ...Option) http.Handler {
 		coordinator: c, now: time.Now, limit: pageLimit, // the process's clock comes in here
 		reads: make(chan struct{}, maxReads),
 	}
-	for _, opt := range opts {
+	for i, opt := range opts {
+		if opt == nil {
+			panic(fmt.Sprintf("transferhttp: option %d of Handler is nil", i)) //nolint:forbidigo // as above
+		}
 		opt(w)
 	}
 	w.assets = loadAssets()

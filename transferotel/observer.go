@@ -68,7 +68,10 @@ func newByClock(
 		meters = otel.GetMeterProvider()
 	}
 	t := telemetry{tracer: tracers.Tracer(scope)}
-	for _, opt := range opts {
+	for i, opt := range opts {
+		if opt == nil {
+			return transfer.Observer{}, fmt.Errorf("transferotel: option %d is nil", i)
+		}
 		opt(&t)
 	}
 	last := &unfinished{now: now, fixed: t.fixed}

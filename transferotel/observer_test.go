@@ -176,6 +176,13 @@ func TestSpans(t *testing.T) {
 	require.GreaterOrEqual(t, within, 6, "a transfer's own commands")
 }
 
+// An option that is nil is refused.
+func TestNilOption(t *testing.T) {
+	t.Parallel()
+	_, err := transferotel.New(nil, nil, nil)
+	require.EqualError(t, err, "transferotel: option 0 is nil")
+}
+
 // A refusal is an answer. What leaves the caller in doubt, and what was malformed, is an
 // error.
 func TestSpanStatus(t *testing.T) {

@@ -29,7 +29,7 @@ const recordsRead = 64
 // server. Then they are no longer where the note says. And where accounts are copied with
 // the transfers, the original's records don't name them.
 //
-// Who may not read what lies beside the other transfers is not held up by that.
+// A user without the right to read the other notes is not refused.
 func (d *Deployment) refuseCopy(ctx context.Context, c *collections.Collection, stored beside) error {
 	own := wire.NamespaceOf(d.catalog.Transfers)
 	named := stored.note.transfers

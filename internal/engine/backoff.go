@@ -62,7 +62,7 @@ func pauseBefore(n int) time.Duration {
 	return wait/2 + rand.N(wait)
 }
 
-// sleep waits. It reports false if ctx ended first, or the channel was closed.
+// sleep waits for a while. It reports false if ctx ended or the channel was closed first.
 func sleep(ctx context.Context, closing <-chan struct{}, wait time.Duration) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

@@ -38,7 +38,7 @@ const (
 //  2. It seems that each caller takes as long where a hundred are before it.
 //  3. Those who have two seconds are refused. Nobody learns how quick they would be.
 //
-// Whoever leaves says whether there was something to do: if not, nothing is learnt.
+// The caller passes done = false where it had nothing to do: then nothing is learnt.
 func (e *Engine) Admit(ctx context.Context, c *Callers) (leave func(done bool), err error) {
 	if ctx.Err() != nil {
 		return nil, withContextError(ctx, ErrNothingSent)

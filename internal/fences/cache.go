@@ -37,10 +37,13 @@ const (
 	shardCount = 64
 )
 
-// Known is what is known of a participant. Only what a majority has stored gets in,
-// from a majority read or an acknowledged write. 1. A sends a new fence, which a primary
-// alone stores. 2. B learns it and pins it. 3. The primary fails, the fence is rolled
-// back, and A's repeat of it arrives later: B's late prepares match again.
+// Known is what is known of a participant. Only what a majority has stored gets in, from
+// a majority read or an acknowledged write.
+//
+//  1. A sends a new fence, which a primary alone stores.
+//  2. B learns it and pins it.
+//  3. The primary fails, the fence is rolled back, and A's repeat of it arrives later:
+//     B's late prepares match again.
 type Known struct {
 	// Fence is the fence, as it was read or set.
 	Fence protocol.Fence
@@ -108,11 +111,16 @@ func (c *Cache) Get(subject collections.Subject, markerLimit int) (Known, bool) 
 // believed reports whether what is known of a participant is not old, and the marker
 // limit leaves room for one more transfer.
 //
-// A participant without a fence gets old, however quiet it is. 1. An account without a
-// fence is remembered, and deleted an hour later. 2. A credit is sent to it, under no
-// fence, and hangs in the network; the transfer fails. 3. The account is put back,
-// without a fence, and the message arrives: it leaves a marker for ever. So nothing is
-// sent to a document that does not exist, and only a read shows that it does not.
+// A participant without a fence gets old, however quiet it is.
+//
+//  1. An account without a fence is remembered, and deleted an hour later.
+//  2. A credit is sent to it, under no fence, and hangs in the network; the transfer
+//     fails.
+//  3. The account is put back, without a fence, and the message arrives: it leaves a
+//     marker for ever.
+//
+// So nothing is sent to a document that does not exist, and only a read shows that it
+// does not.
 func (e *entry) believed(now uint32, markerLimit int) bool {
 	markers := int(e.markers)
 	quiet := e.hasToken() && markers*QuietShare < markerLimit

@@ -81,9 +81,8 @@ func (s *Store) newMergedUpdate(call *Call) *mergedUpdate {
 }
 
 // replaceFence draws a token for what is settled, cleared or undone.
-// However often the update is sent, it sets the token only once. It requires the marker
-// or done mark and removes it, which comes back only by a prepare that names a later
-// fence.
+// However often the update is sent, it sets the token only once: it removes the marker or
+// done mark that it requires, which comes back only by a prepare under a later fence.
 func (u *mergedUpdate) replaceFence() {
 	u.replacesFence, u.token, u.apart = true, bson.NewObjectID(), true
 }

@@ -15,16 +15,15 @@ import (
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// writeParticipants performs prepares, pays, settles, clears, undos and fence-onlys on
-// participants of one collection.
+// writeParticipants performs writes on participants of one collection.
 //
-// Where one update for several transfers did not match, writeParticipants sends one for
-// each, in order, so that each gets an answer of its own. So it does where the server has
-// ended a statement for many accounts, because it refuses one of them. It does so only if
-// it is known that none of them was done. 1. A prepare is made by an update for several
-// transfers, whose answer is NotMatched for want of a better one. 2. It is sent again by
-// itself, and the server refuses that. 3. Its execution believes that nothing was
-// prepared, and leaves the marker for ever.
+// Where one update for several transfers did not match, or the server has ended a
+// statement for many accounts because it refuses one of them, it sends one for each, in
+// order, so that each gets its own answer. It does so only if none of them was done.
+//
+//  1. A prepare is made by an update for several transfers, which did not match.
+//  2. It is sent again by itself, and the server refuses that.
+//  3. Its execution believes that nothing was prepared, and leaves the marker for ever.
 func (s *Store) writeParticipants(ctx context.Context, l *collections.Collection, calls []*Call) {
 	calls = withoutGarbled(calls)
 	if len(calls) == 0 {

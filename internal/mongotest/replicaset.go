@@ -117,11 +117,11 @@ func (m member) awaitPort(ctx context.Context) error {
 }
 
 // checkIdentity makes sure that the server is the one that this process started.
-// 1. Two test binaries choose the same free port.
-// 2. The mongod of the other binary takes it.
-// 3. Ours is about to fail, but the port answers already.
-// Without this check we would use the other binary's server, and lose it when that binary
-// ends.
+//
+//  1. Two test binaries choose the same free port.
+//  2. The mongod of the other binary takes it.
+//  3. Ours is about to fail, but the port answers already. Without this check we would
+//     use the other binary's server, and lose it when that binary ends.
 func (m member) checkIdentity(ctx context.Context, client *mongo.Client) error {
 	if m.dbPath == "" {
 		return nil

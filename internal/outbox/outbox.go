@@ -6,10 +6,10 @@
 // and not the other, and no second write. Package transition has these writes, and those
 // that change an outbox from then on.
 //
-// An event has a time from which on a worker may take it in hand. Who takes it, by a
-// conditional update, sets that time to the end of a lease: nobody else takes it before,
-// and what a process had in hand when it was killed is due again once the lease has run
-// out. No worker leads the others.
+// An event has a time from which on a worker may take it in hand. A worker takes it by a
+// conditional update that sets this time to the end of a lease: nobody else takes it
+// before, and what a process had in hand when it was killed is due again once the lease
+// has run out. No worker leads the others.
 //
 //   - A Hand has the places for what this process has in hand. What it finishes itself is
 //     there from the start, by the same write.

@@ -26,8 +26,8 @@ type round[Q, A any] struct {
 	done    chan struct{} // closed when it is answered
 }
 
-// ask asks in the next round. It waits no longer than ctx lets it, but for who has begun
-// the round, and performs it for the others: that takes as long as the commands may.
+// ask asks in the next round. It waits no longer than ctx lets it, except that the caller
+// who has begun the round, and performs it for the others, waits for its commands.
 func (r *rounds[Q, A]) ask(ctx context.Context, question Q) (answer A, err error) {
 	shared, place := r.join(question)
 	if place == 0 {

@@ -43,7 +43,8 @@ func (t *Trials) Passed(ctx context.Context, l *collections.Collection, bodies B
 // Failed remembers that a collection's cluster can't evaluate a pipeline.
 func (t *Trials) Failed(l *collections.Collection) { t.end(l.Cluster(), false) }
 
-// begin returns what is known of a cluster. It reports true for who has to try it.
+// begin returns what is known of a cluster. try is true for the one caller that has to
+// try it.
 func (t *Trials) begin(cluster collections.Cluster, now time.Time) (passed, try bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -40,9 +40,11 @@ type Claim struct {
 
 // Statement returns the update.
 //
-// It requires the digest that the execution was made from. 1. A reads a transfer. 2. The
-// transfer is purged, and its ID is used again for another one. 3. A's claim must not get
-// the new one.
+// It requires the digest that the execution was made from.
+//
+//  1. A reads a transfer.
+//  2. The transfer is purged, and its ID is used again for another one.
+//  3. A's claim must not get the new one.
 func (c Claim) Statement() (filter, update bson.D) {
 	filter = bson.D{
 		{Key: "_id", Value: c.Transfer.ID},

@@ -92,9 +92,11 @@ func Take(ids []string, by bson.ObjectID, most int) Delivery {
 // Delivered removes the events of a kind from the outboxes of some transfers, where they
 // are in hand by one of the leases.
 //
-// It requires the lease. 1. A is frozen, and has delivered an event. 2. B delivers it
-// again, the transfer is purged, and its ID is used for another one. 3. A's mark arrives:
-// the event of the new one would never be delivered.
+// It requires the lease.
+//
+//  1. A is frozen, and has delivered an event.
+//  2. B delivers it again, the transfer is purged, and its ID is used for another one.
+//  3. A's mark arrives: the event of the new one would never be delivered.
 func Delivered(ids []string, kind document.EventKind, leases []bson.ObjectID) Delivery {
 	stays := bson.D{{Key: "$not", Value: bson.A{claimedBy(kind, leases)}}}
 	left := bson.D{{Key: "$filter", Value: bson.D{

@@ -9,9 +9,12 @@ import (
 // given state if there is one.
 //
 // It counts its writes, because a write that changes nothing is acknowledged without
-// asking any other member. 1. A primary is cut off and replaced. 2. It gets the write
-// within the millisecond of the last one: lastModified alone would stay the same. 3. It
-// answers "matched" by itself.
+// asking any other member.
+//
+//  1. A primary is cut off and replaced.
+//  2. It gets the write within the millisecond of the last one: lastModified alone would
+//     stay the same.
+//  3. It answers "matched" by itself.
 type Ownership struct {
 	// ID is the transfer's.
 	ID string

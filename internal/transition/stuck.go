@@ -38,9 +38,11 @@ func (s Stuck) Failure() document.Failure {
 }
 
 // StuckNote writes why a transfer is stuck where it is still unfinished, in the state
-// that it is stuck in, and its execution's. 1. A is stuck, and its note hangs in the
-// network. 2. The cause is repaired, and B finishes the transfer. 3. The note arrives: a
-// final transfer would be called stuck for ever.
+// that it is stuck in, and its execution's.
+//
+//  1. A is stuck, and its note hangs in the network.
+//  2. The cause is repaired, and B finishes the transfer.
+//  3. The note arrives: a final transfer would be called stuck for ever.
 type StuckNote struct {
 	// ID is the transfer's.
 	ID string

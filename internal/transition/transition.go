@@ -71,8 +71,11 @@ func (s Stamp) leaveModified(m *wire.Message) {
 }
 
 // requireInTime requires of a finish that names a purge that it arrives soon, by the
-// server's clock. 1. A stamps the finish and is frozen. 2. It wakes hours later and sends
-// the finish: the transfer would be purged the moment it is final.
+// server's clock.
+//
+//  1. A stamps the finish and is frozen.
+//  2. It wakes hours later and sends the finish: the transfer would be purged the moment
+//     it is final.
 func (s Stamp) requireInTime(m *wire.Message) {
 	if s.PurgeAt.IsZero() {
 		return

@@ -130,11 +130,13 @@ func (m *Message) Amount(key string, amount money.Amount) {
 // again: the next tick of the cluster's clock, which goes on with each, and which a new
 // primary continues where the last write has left it.
 //
-// So it is with a fence where no marker is there, which could be set again and again. 1.
-// A sets a fence. The server stores it, and answers that it is overloaded. 2. B pins that
-// fence, and stalls before it prepares. 3. C rolls B's transfer back, and sets another
-// fence. 4. A's driver sends the same message once more. If it brought the first fence
-// back, B's prepare would fit when it arrives.
+// So it is with a fence where no marker is there, which could be set again and again.
+//
+//  1. A sets a fence. The server stores it, and answers that it is overloaded.
+//  2. B pins that fence, and stalls before it prepares.
+//  3. C rolls B's transfer back, and sets another fence.
+//  4. A's driver sends the same message once more. If it brought the first fence back,
+//     B's prepare would fit when it arrives.
 func (m *Message) Drawn(field string) {
 	m.Begin("$currentDate")
 	m.Begin(field)

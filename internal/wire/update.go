@@ -157,7 +157,7 @@ func (e Encoded) Write(m *Message) {
 	m.Value("u", bson.Raw(e).Lookup("u"))
 }
 
-// Documents returns 1.
+// Documents returns how many documents the statement is for.
 func (e Encoded) Documents() int { return 1 }
 
 // Size returns the bytes of the filter and the update.

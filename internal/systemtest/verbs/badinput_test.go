@@ -204,7 +204,9 @@ func decidingCalls(t *testing.T) map[string]map[string]bad {
 			return bank.ErrorOf(c.Reverse(ctx, transfer.Reversal{ID: id, Of: "done", All: true}))
 		}), map[string]bad{"itself": {func(ctx context.Context, c *transfer.Coordinator) error {
 			return bank.ErrorOf(c.Reverse(ctx, transfer.Reversal{ID: "done", Of: "done", All: true}))
-		}, `the reversal of "done" wants an ID of its own`}}),
+		}, `the reversal of "done" wants an ID of its own`}, "of nothing": {func(ctx context.Context, c *transfer.Coordinator) error {
+			return bank.ErrorOf(c.Reverse(ctx, transfer.Reversal{ID: "new", All: true}))
+		}, "the transfer to be reversed (Of): the ID is empty"}}),
 	}
 }
 

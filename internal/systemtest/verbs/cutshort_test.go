@@ -77,10 +77,11 @@ func requireLastError[T any](t *testing.T, list iter.Seq2[T, error]) {
 }
 
 // A verb reports that a transfer does not exist, is not held, or can't be reversed only
-// after a read that a replaced primary can't answer.
-// A primary that does not know yet that it was replaced shows old data.
-// 1. A submits a transfer, and the call returns that it is stored.
-// 2. B waits for it, and an old primary answers that it does not exist.
+// after a read that a replaced primary can't answer. A primary that does not know yet
+// that it was replaced shows old data.
+//
+//  1. A submits a transfer, and the call returns that it is stored.
+//  2. B waits for it, and an old primary answers that it does not exist.
 func TestNotFoundIsToldByADecidingRead(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
