@@ -229,7 +229,7 @@ func (c *Coordinator) runSubmitted(ctx context.Context, t document.Transfer) (re
 	}
 	defer over()
 	line := c.lineOf(limited, "run", t.ID)
-	a := c.execute(line.ctx, t, terms{start: protocol.Start{Claim: protocol.FromInitiated, WaitWhileBusy: true}})
+	a := c.execute(engine.ForWorker(line.ctx), t, terms{start: protocol.Start{Claim: protocol.FromInitiated, WaitWhileBusy: true}})
 	if a.done {
 		line.ran(ctx, &a.rec, a.err)
 	} else {

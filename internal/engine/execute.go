@@ -213,7 +213,7 @@ func (e *Engine) inTheWay(j *job, t *task, now time.Time) bool {
 // resumeAfter advances a job after a pause.
 func (e *Engine) resumeAfter(pause time.Duration, j *job) {
 	e.lendPlace(j)
-	sleep(e.base, nil, pause)
+	e.pause(j, pause)
 	if !j.hasPlace && !j.deferred {
 		err := e.gate.acquire(j.caller, e.closing, j.waitlist)
 		if err != nil && !j.mayBeStored() {
@@ -224,6 +224,23 @@ func (e *Engine) resumeAfter(pause time.Duration, j *job) {
 	}
 	e.advance(j, e.now())
 	e.startAllBut(nil)
+}
+
+// pause waits before the next round of a job. One that the server gave up, because of a
+// document that may be locked, waits for that as before.
+func (e *Engine) pause(j *job, pause time.Duration) {
+	e.mu.Lock()
+	waits := j.heldUp
+	if waits {
+		j.beginWait(e.now())
+	}
+	e.mu.Unlock()
+	sleep(e.base, nil, pause)
+	if waits {
+		e.mu.Lock()
+		j.endWait(e.now())
+		e.mu.Unlock()
+	}
 }
 
 // lendPlace releases the place of a job that pauses, if none of it can be stored.

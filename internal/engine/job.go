@@ -24,6 +24,7 @@ type job struct {
 	caller    context.Context
 
 	resumes          bool      // it takes over what has stalled
+	submitted        bool      // a worker runs it
 	busyWaitUntil    time.Time // until when it may wait for a busy participant
 	reachServerUntil time.Time // before it has claimed
 	backoff          backoff
@@ -48,7 +49,6 @@ type job struct {
 	claimWasLate   bool          // its claim came too late when it was checked last
 	heldUp         bool          // a command that carried one of its tasks was held up
 	claimSentAt    time.Time     // when its first claim was sent
-	submitted      bool          // it runs a transfer that was submitted
 	counted        bool          // it counts as in progress, but while it waits
 	waiting        int           // tasks that wait for documents that may be locked
 	waitsSince     time.Time     // since when there are any
@@ -77,6 +77,7 @@ func (e *Engine) newJob(ctx context.Context, attempt *mongostore.Attempt, start 
 		until:            until,
 		caller:           ctx,
 		member:           memberOf(ctx),
+		submitted:        ctx.Value(workerKey{}) != nil,
 		resumes:          start.Claim == protocol.TakeOver,
 		trail:            e.trailOf(ctx),
 		tellsStages:      e.log.Enabled(ctx, slog.LevelDebug),

@@ -21,7 +21,10 @@ func (t *task) beginWait(now time.Time) {
 		return
 	}
 	t.waits = true
-	j := t.job
+	t.job.beginWait(now)
+}
+
+func (j *job) beginWait(now time.Time) {
 	if j.waiting++; j.waiting > 1 {
 		return
 	}
@@ -39,7 +42,10 @@ func (t *task) endWait(now time.Time) {
 		return
 	}
 	t.waits = false
-	j := t.job
+	t.job.endWait(now)
+}
+
+func (j *job) endWait(now time.Time) {
 	if j.waiting--; j.waiting > 0 {
 		return
 	}
@@ -51,12 +57,14 @@ func (t *task) endWait(now time.Time) {
 }
 
 // waitsBehindLock reports whether a new transfer would wait for a document at which the
-// server gave commands up, and for which many others wait already.
+// server gave commands up, and for which many others wait already, in a queue or in a
+// command.
 // It is not claimed then: once claimed, it would keep its place after its caller has
 // left, and one locked account would come to have all places.
+// A worker has few places, and goes on with others after a while.
 // The caller holds the lock.
 func (e *Engine) waitsBehindLock(t *task) bool {
-	if t.Op.Claim != protocol.Insert && t.Op.Claim != protocol.FromInitiated || !t.job.claimSentAt.IsZero() {
+	if t.Op.Claim != protocol.Insert || !t.job.claimSentAt.IsZero() {
 		return false
 	}
 	for i := range t.Attempt.Participants() {
@@ -66,7 +74,7 @@ func (e *Engine) waitsBehindLock(t *task) bool {
 			continue
 		}
 		s := l.suspects[mongostore.SubjectOf(t.Attempt, prepare)]
-		if s != nil && s.heldUp && s.waiting.length >= fewInProgress {
+		if s != nil && s.heldUp && s.waiting.length+s.carried >= fewInProgress {
 			return true
 		}
 	}

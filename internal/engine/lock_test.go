@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -15,10 +14,13 @@ import (
 // caller is a member of the crowd.
 func enqueueCounted(t *testing.T, e *Engine, id string) *job {
 	t.Helper()
-	w := e.gate.waitlistFor(nil)
+	done := committed(t, e, id+" as well", protocol.Decided)
+	done.counted = false
+	w := done.waitlist
+	w.pace.inProgress--
 	w.crowd.admitted.Add(1)
 	j := &job{
-		attempt: attemptFor(t, e, id), caller: t.Context(), replied: make(chan struct{}), waitlist: w,
+		execution: done.execution, attempt: attemptFor(t, e, id), caller: t.Context(), replied: make(chan struct{}), waitlist: w,
 		claimSentAt: e.now(), counted: true, member: &member{crowd: &w.crowd},
 	}
 	w.count(j, 1)
@@ -66,8 +68,8 @@ func TestWaitingForALockDoesNotCount(t *testing.T) {
 		e.recordPace(j)
 		require.LessOrEqual(t, w.pace.alone, aloneTime(want))
 	}
-	require.Equal(t, aloneTime(time.Second), w.pace.alone)
-	require.Equal(t, int64(time.Second), w.crowd.alone.Load())
+	require.InEpsilon(t, time.Second, time.Duration(w.pace.alone), 0.1)
+	require.Equal(t, int64(w.pace.alone), w.crowd.alone.Load())
 	require.Equal(t, int64(w.pace.each()), w.crowd.each.Load())
 }
 
@@ -144,7 +146,7 @@ func TestNoMoreWaitBehindALock(t *testing.T) {
 		locked  bool
 	}{
 		"many":               {insert(), fewInProgress, true, false, true},
-		"many, submitted":    {fromInitiated, fewInProgress, true, false, true},
+		"many, submitted":    {fromInitiated, fewInProgress, true, false, false},
 		"few":                {insert(), fewInProgress - 1, true, false, false},
 		"overdue alone":      {insert(), fewInProgress, false, false, false},
 		"claimed before":     {insert(), fewInProgress, true, true, false},
@@ -185,56 +187,6 @@ func TestNoMoreWaitBehindALock(t *testing.T) {
 	}
 }
 
-// While there are callers of new transfers, and enough submitted ones are in progress,
-// the claims of others that were submitted are set aside until one of those ends.
-func TestSubmittedTransfersYield(t *testing.T) {
-	fromInitiated := insert()
-	fromInitiated.Claim = protocol.FromInitiated
-	for name, row := range map[string]struct {
-		op       protocol.Operation
-		callers  int64
-		begun    int
-		yielding int
-		again    bool
-		yields   bool
-	}{
-		"many":             {fromInitiated, 1, mostSubmitted, 0, false, true},
-		"few":              {fromInitiated, 1, mostSubmitted - 1, 0, false, false},
-		"nobody waits":     {fromInitiated, 0, mostSubmitted, 0, false, false},
-		"a caller's":       {insert(), 1, mostSubmitted, 0, false, false},
-		"claimed before":   {fromInitiated, 1, mostSubmitted, 0, true, false},
-		"too many yield":   {fromInitiated, 1, mostSubmitted, mostYielding, false, false},
-		"nearly too many":  {fromInitiated, 1, mostSubmitted, mostYielding - 1, false, true},
-		"all wait for one": {fromInitiated, 1, 0, 0, false, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			e := idle(t)
-			j := enqueueAlone(t, e, "t", row.op)
-			if row.again {
-				j.claimSentAt = e.now()
-			}
-			w, s := j.waitlist, idleServer(e)
-			w.crowd.admitted.Store(row.callers)
-			w.pace.submitted, w.yielding.length = row.begun, row.yielding
-			require.Equal(t, row.yields, e.takeCommand(s, false) == nil)
-			if !row.yields {
-				return
-			}
-			require.Zero(t, s.ready())
-			require.Equal(t, row.yielding+1, w.yielding.length)
-			w.count(&job{}, -1)
-			require.Zero(t, s.ready(), "that one was not submitted")
-			w.count(&job{submitted: true}, -1)
-			require.Equal(t, []string{"t"}, transfersOf(e.takeCommand(s, false)))
-			require.True(t, j.submitted)
-			require.Equal(t, row.begun, w.pace.submitted)
-			j.callerKnows, j.claimSentAt = false, e.now()
-			e.recordPace(j)
-			require.Equal(t, row.begun-1, w.pace.submitted)
-		})
-	}
-}
-
 // A chain knows how many tasks it has.
 func TestLengthOfAChain(t *testing.T) {
 	var c, other, empty chain
@@ -265,22 +217,80 @@ func TestCausesBeforeTheClaimAreOver(t *testing.T) {
 	}
 }
 
-// Whoever has left while its claim was set aside claims nothing.
-func TestAbandonedWhileItYields(t *testing.T) {
+// Those that a command about a locked document carries wait as well, also until they are
+// sent again. Once it returns without having been held up, they don't.
+func TestCarriedTasksWaitBehindALock(t *testing.T) {
 	e := idle(t)
-	fromInitiated := insert()
-	fromInitiated.Claim = protocol.FromInitiated
-	ctx, cancel := context.WithCancel(t.Context())
-	j := enqueueAlone(t, e, "t", fromInitiated)
-	j.caller = ctx
-	w, s := j.waitlist, idleServer(e)
-	w.crowd.admitted.Store(1)
-	w.pace.submitted = mostSubmitted
-	require.Nil(t, e.takeCommand(s, false))
-	cancel()
-	require.False(t, j.abandon())
-	w.count(&job{submitted: true}, -1)
-	require.Nil(t, e.takeCommand(s, false))
-	<-j.replied
-	require.Equal(t, mostSubmitted-1, w.pace.submitted)
+	enqueueAlone(t, e, "first", operation(protocol.Prepare, 1))
+	s := idleServer(e)
+	c := e.takeCommand(s, false)
+	e.supersede(c)
+	c.lane.window.size = firstSize
+	suspect := c.lane.suspects[c.tasks[0].subject]
+	suspect.heldUp = true
+	for i := range fewInProgress {
+		enqueueAlone(t, e, fmt.Sprint("waits", i), operation(protocol.Prepare, 1))
+	}
+	newOne := enqueueAlone(t, e, "new", insert())
+	for range 2 {
+		isolated := e.takeCommand(s, true)
+		require.Len(t, isolated.tasks, fewInProgress)
+		require.Zero(t, suspect.waiting.length)
+		require.True(t, e.waitsBehindLock(&newOne.tasks[0]))
+		isolated.answer(protocol.Unknown, heldUp())
+		for _, task := range isolated.tasks {
+			task.Suspect = true
+		}
+		e.complete(isolated)
+		require.True(t, e.waitsBehindLock(&newOne.tasks[0]), "they are about to be sent again")
+		for _, task := range isolated.tasks {
+			task.Suspect = false
+			e.enqueue(task.job.tasks)
+		}
+	}
+	isolated := e.takeCommand(s, true)
+	isolated.answer(protocol.Unknown, deadlineExceeded(t))
+	e.complete(isolated)
+	require.False(t, e.waitsBehindLock(&newOne.tasks[0]), "nobody knows whether it is locked")
+}
+
+// A pause after a command that was held up is a part of the wait.
+func TestPausesBehindALockDoNotCount(t *testing.T) {
+	for _, held := range []bool{true, false} {
+		e := idle(t)
+		e.now = time.Now
+		j := enqueueCounted(t, e, "t")
+		j.heldUp = held
+		paused := make(chan struct{})
+		go func() {
+			defer close(paused)
+			e.pause(j, 200*time.Millisecond)
+		}()
+		inProgress := func() int {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			return j.waitlist.pace.inProgress
+		}
+		if held {
+			require.Eventually(t, func() bool { return inProgress() == 0 }, eventually, tick)
+		}
+		<-paused
+		require.Equal(t, 1, inProgress())
+		require.Equal(t, held, j.waitedFor >= 200*time.Millisecond)
+	}
+}
+
+// An execution that found its ID taken says nothing of what others take.
+func TestIdleExecutionsTeachNothing(t *testing.T) {
+	e := idle(t)
+	e.now = time.Now
+	j := enqueueAlone(t, e, "t", insert())
+	j.claimSentAt, j.counted = e.now().Add(-time.Second), true
+	j.waitlist.count(j, 1)
+	e.recordPace(j)
+	require.Zero(t, j.waitlist.pace)
+	done := enqueueCounted(t, e, "done")
+	done.claimSentAt = e.now().Add(-time.Second)
+	e.recordPace(done)
+	require.NotZero(t, j.waitlist.pace.alone)
 }

@@ -120,7 +120,7 @@ func (e *Engine) mayClaim(t *task) bool {
 	}
 	if j.claimSentAt.IsZero() {
 		j.claimSentAt, j.inProgressThen = e.now(), j.waitlist.pace.inProgress
-		j.counted, j.submitted = true, t.Op.Claim == protocol.FromInitiated
+		j.counted = true
 		j.waitlist.count(j, 1)
 		e.countClaimSent(j.attempt.Transfer.ID)
 	}
@@ -136,6 +136,9 @@ func (e *Engine) recordPace(j *job) {
 	j.counted = false
 	p, c := &j.waitlist.pace, &j.waitlist.crowd
 	j.waitlist.count(j, -1)
+	if !j.execution.Claimed() {
+		return // it found the ID taken, and did nothing
+	}
 	p.record(e.now().Sub(j.claimSentAt)-j.waitedFor, j.inProgressThen)
 	c.alone.Store(int64(p.alone))
 	c.each.Store(int64(p.each()))

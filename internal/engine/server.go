@@ -35,6 +35,11 @@ type server struct {
 func (e *Engine) startAllBut(but *server) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.startOnAllBut(but)
+}
+
+// startOnAllBut is startAllBut for a caller that holds the lock.
+func (e *Engine) startOnAllBut(but *server) {
 	for _, s := range e.servers {
 		if s != but {
 			e.startOn(s)
@@ -144,7 +149,7 @@ func (e *Engine) takeCommand(s *server, isolated bool) *command {
 	default:
 		s.inTime--
 	}
-	e.startOn(s)
+	e.startOnAllBut(nil) // what begins to wait for a lock makes room for others elsewhere
 	e.mu.Unlock()
 	for _, t := range refused {
 		e.returnClaim(t)
@@ -206,7 +211,7 @@ func (e *Engine) supersede(c *command) {
 		c.lane.window.recordTimeout()
 		c.suspectDocuments()
 		c.freeDocuments()
-		e.startOn(s)
+		e.startOnAllBut(nil)
 	}
 }
 

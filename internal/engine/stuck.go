@@ -100,4 +100,5 @@ func (e *Engine) storeStuckReasons(jobs []*job) {
 		j.reply(j.failureWhenStuck())
 		e.unregister(j)
 	}
+	e.startAllBut(nil) // others may have waited for the end of these
 }

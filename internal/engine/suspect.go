@@ -21,6 +21,7 @@ type suspect struct {
 	heldUp      bool // a command was held up at it, and none about it was answered since
 	heldUpAlone bool // so was one about it alone since then
 	waiting     chain
+	carried     int  // tasks that a command about it alone has carried at most
 	queued      bool // it is in one of its server's queues
 }
 
@@ -76,6 +77,9 @@ func (c *command) updateSuspects() {
 		if t.answered() {
 			s.heldUp, s.heldUpAlone = false, false
 		}
+		if c.isolated && !t.Suspect {
+			s.carried = 0
+		}
 	}
 	for _, t := range c.tasks {
 		if s := l.suspects[t.subject]; s != nil {
@@ -128,6 +132,7 @@ func (s *server) nextIsolated() *command {
 		if len(c.tasks) == 0 {
 			continue
 		}
+		first.carried = max(first.carried, len(c.tasks))
 		if heldUpAlone {
 			s.heldUpInFlight++
 		}

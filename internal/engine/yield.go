@@ -1,28 +1,47 @@
 package engine
 
-import "github.com/mongotransfer/transfer/internal/protocol"
+import (
+	"context"
 
-const (
-	// mostSubmitted is how many submitted transfers are in progress at most while there
-	// are callers of new ones. A worker has a thousand at hand, and no deadline: callers
-	// would wait as long as all of those take.
-	mostSubmitted = fewInProgress
-	// mostYielding bounds how many claims are set aside. Each has a place of the gate.
-	mostYielding = 1024
+	"github.com/mongotransfer/transfer/internal/protocol"
 )
+
+// mostSubmitted is how many submitted transfers are in progress at most while there are
+// callers of new ones. A worker has hundreds at hand: callers would wait as long as all
+// of those take.
+const mostSubmitted = fewInProgress
+
+type workerKey struct{}
+
+// ForWorker returns the context of an execution of a submitted transfer by a worker, for
+// which no caller waits.
+func ForWorker(ctx context.Context) context.Context {
+	return context.WithValue(ctx, workerKey{}, true)
+}
 
 // yields sets the claim of a submitted transfer aside, if there are callers of new
 // transfers and enough others are in progress that were submitted.
 // When one of those ends, the claim is queued again.
+// Half of the places are for others in any case.
 // The caller holds the lock.
 func (e *Engine) yields(t *task) bool {
 	j := t.job
 	w := j.waitlist
-	if t.Op.Claim != protocol.FromInitiated || !j.claimSentAt.IsZero() || !w.isYielding() || w.yielding.length >= mostYielding {
+	switch {
+	case t.Op.Kind != protocol.Claim || !j.submitted || !j.claimSentAt.IsZero() || j.gone():
+		return false
+	case !w.isYielding() || w.yielding.length >= e.limits.MaxPending/2:
 		return false
 	}
 	w.yielding.push(t)
 	return true
+}
+
+// gone reports whether nobody waits for a job that has claimed nothing.
+func (j *job) gone() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return !j.isWanted()
 }
 
 func (w *waitlist) isYielding() bool {
