@@ -68,7 +68,7 @@ func Handler(c *transfer.Coordinator, opts ...Option) http.Handler {
 	}
 	for i, opt := range opts {
 		if opt == nil {
-			panic(fmt.Sprintf("transferhttp: option %d of Handler is nil", i)) //nolint:forbidigo // as above
+			panic(fmt.Sprintf("transferhttp: option %d of Handler is nil", i)) //nolint:forbidigo // as http.Handle does: no error is returned
 		}
 		opt(w)
 	}

@@ -213,17 +213,23 @@ func TestDeferredJoinsACommand(t *testing.T) {
 	require.Equal(t, []string{"odd"}, transfersOf(e.takeCommand(s, false)), "it shares no command")
 }
 
-// What is due goes out behind what is waited for, and has a quarter of each command.
-// A thousand of them delay nobody, and nobody delays them for ever.
-func TestDueTasksComeLast(t *testing.T) {
-	e := slowly(t)
-	e.limits.MaxBatch = 8
-	many := bigJob(t, e, "due", 20)
+// enqueueDeferred queues pays of a job that nobody waits for.
+func enqueueDeferred(t *testing.T, e *Engine, pays int) {
+	t.Helper()
+	many := bigJob(t, e, "due", pays)
 	many.deferred, many.execution = true, committed(t, e, "x", protocol.Decided).execution
 	for i := range many.tasks {
 		many.tasks[i].Op.Kind = protocol.Pay
 	}
 	e.enqueue(many.tasks)
+}
+
+// What is due goes out behind what is waited for, and has a quarter of each command.
+// A thousand of them delay nobody, and nobody delays them for ever.
+func TestDueTasksComeLast(t *testing.T) {
+	e := slowly(t)
+	e.limits.MaxBatch = 8
+	enqueueDeferred(t, e, 20)
 	for i := range 8 {
 		e.enqueue(bigJob(t, e, fmt.Sprint("t", i), 1).tasks)
 	}
@@ -250,12 +256,7 @@ func TestDueTasksHaveAPartOfSmallCommands(t *testing.T) {
 	for largest, due := range map[int]int{1: 5, 2: 10, 3: 15, 5: 25} {
 		e := slowly(t)
 		e.limits.MaxBatch = largest
-		many := bigJob(t, e, "due", 100)
-		many.deferred, many.execution = true, committed(t, e, "x", protocol.Decided).execution
-		for i := range many.tasks {
-			many.tasks[i].Op.Kind = protocol.Pay
-		}
-		e.enqueue(many.tasks)
+		enqueueDeferred(t, e, 100)
 		for i := range 100 {
 			e.enqueue(bigJob(t, e, fmt.Sprint("t", i), 1).tasks)
 		}

@@ -233,6 +233,7 @@ func (e *Engine) pause(j *job, pause time.Duration) {
 	waits := j.heldUp
 	if waits {
 		j.beginWait(e.now())
+		e.startOnAllBut(nil) // it makes room for others
 	}
 	e.mu.Unlock()
 	sleep(e.base, nil, pause)

@@ -134,7 +134,7 @@ func TestStuckJobsEndTheYielding(t *testing.T) {
 func TestLocksElsewhereEndTheYielding(t *testing.T) {
 	for _, overdue := range []bool{true, false} {
 		e, s, w := yielding(t)
-		far := &server{maxInFlight: 1, inTime: 1}
+		far := &server{maxInFlight: 1, inTime: 1, isolated: 1}
 		waits := enqueueCounted(t, e, "waits")
 		waits.submitted = true
 		w.pace.submitted = mostSubmitted
