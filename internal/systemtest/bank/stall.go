@@ -53,7 +53,7 @@ func (b *Bank) StallAt(id string, at Step, what Fault, units int64) {
 func (b *Bank) StallRequest(req transfer.Request, at Step, what Fault) {
 	b.T.Helper()
 	if at == Settles && what == Lost {
-		b.StallUntil(req, "accounts", func() bool { return b.RawTransfer(req.ID).State == "Committed" })
+		b.stallUnpaid(req)
 		return
 	}
 	b.Dying(at, what, func(ctx context.Context, c *transfer.Coordinator) error {
@@ -62,21 +62,28 @@ func (b *Bank) StallRequest(req transfer.Request, at Step, what Fault) {
 	})
 }
 
-// StallUntil leaves a transfer behind whose second write to a collection never arrived.
-// Its process died when done reported that the rest was stored. The second write to the
-// transfers is the record, the second one to the accounts are the pays.
-func (b *Bank) StallUntil(req transfer.Request, collection string, done func() bool) {
+// stallUnpaid leaves a transfer behind whose record is stored, and whose settles never
+// arrived: its process died when the record was stored.
+func (b *Bank) stallUnpaid(req transfer.Request) {
 	b.T.Helper()
-	w := &Wire{To: collection, Of: Writes, At: 1, What: Swallowed}
+	w := &Wire{Is: Settles.Selector(), What: Swallowed}
 	c := b.NewCoordinator(b.Through(w.Client()))
-	ctx, cancel := context.WithCancel(b.T.Context())
+	ctx, cancel := context.WithTimeout(b.T.Context(), eventually)
 	defer cancel()
 	answer := make(chan error, 1)
 	go func() {
 		_, err := c.Transfer(ctx, req)
 		answer <- err
 	}()
-	require.Eventually(b.T, func() bool { return w.HasStruck() && done() }, eventually, time.Millisecond)
+	again := time.NewTicker(time.Millisecond)
+	defer again.Stop()
+	for !w.HasStruck() || b.RawTransfer(req.ID).State != "Committed" {
+		select {
+		case err := <-answer:
+			require.FailNow(b.T, "the call has ended before", "%v: %v, %v", w.SentSoFar(), b.RawTransfer(req.ID), err)
+		case <-again.C:
+		}
+	}
 	w.Cut()
 	cancel()
 	Kill(c)

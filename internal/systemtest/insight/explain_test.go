@@ -454,7 +454,7 @@ func TestExplainOfOneMoment(t *testing.T) {
 func TestExplainUnderWay(t *testing.T) {
 	t.Parallel()
 	b := newSeen(t, 1000, 0)
-	w := &bank.Wire{To: "accounts", Of: bank.Writes, At: 1, What: bank.Swallowed}
+	w := &bank.Wire{Is: bank.Settles.Selector(), What: bank.Swallowed}
 	c := b.NewCoordinator(b.Through(w.Client()))
 	ctx, cancel := context.WithCancel(t.Context())
 	answered := make(chan error, 1)

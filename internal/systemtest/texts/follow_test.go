@@ -60,7 +60,7 @@ func TestOneTransferIsFollowed(t *testing.T) {
 	require.NoError(t, err)
 	k.requireSmooth("smooth")
 
-	w := &bank.Wire{To: "accounts", Of: bank.Writes, At: 1, What: bank.Swallowed} // the pays are lost, and the process dies
+	w := &bank.Wire{Is: bank.Settles.Selector(), What: bank.Swallowed} // the pays are lost, and the process dies
 	dying := k.over(w.Client())
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
