@@ -8,6 +8,7 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/engine"
 	"github.com/mongotransfer/transfer/internal/wire"
 	"github.com/mongotransfer/transfer/internal/words"
 )
@@ -35,7 +36,7 @@ var (
 	ErrUnauthorized = errors.New("unauthorized")
 	// ErrClosed means that the Coordinator was closed.
 	// Earlier calls keep their outcomes, and Close may finish them.
-	ErrClosed = errors.New("the coordinator is closed")
+	ErrClosed = engine.ErrClosed
 )
 
 // Errors that mean: the transfer was refused.

@@ -83,7 +83,8 @@ func (c *Coordinator) execute(ctx context.Context, t document.Transfer, how term
 		if t, err = c.replan(ctx, result.Transfer); err != nil {
 			return answerWith(recordOf(result.Transfer), inDoubt(t.ID, err))
 		}
-		return c.execute(ctx, t, terms{start: protocol.Start{Claim: protocol.Replan}, reason: how.reason})
+		a := c.execute(ctx, t, terms{start: protocol.Start{Claim: protocol.Replan}, reason: how.reason})
+		return asStored(recordOf(result.Transfer), a)
 	}
 	switch {
 	case errors.Is(err, engine.ErrUnfinished) && result.State == protocol.Committed:
@@ -97,8 +98,8 @@ func (c *Coordinator) execute(ctx context.Context, t document.Transfer, how term
 		return answerWith(Record{}, aboutTransfer(t.ID, asUnauthorized(result.Cause)))
 	case errors.Is(err, engine.ErrNothingSent):
 		return answerWith(Record{}, c.early(t.ID, aboutTransfer(t.ID, withCause(err, result.Cause))))
-	case err != nil:
-		return answerWith(Record{}, c.early(t.ID, aboutTransfer(t.ID, ErrClosed)))
+	case err != nil: // ErrClosed
+		return answerWith(Record{}, c.early(t.ID, aboutTransfer(t.ID, err)))
 	}
 	return c.answerOf(result)
 }

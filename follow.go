@@ -204,6 +204,9 @@ func (f *follower) goOn(ctx context.Context, seen *lookout.Sight) answer {
 	if !a.done {
 		c.enter(ctx, t.ID, stages.Wait)
 	}
+	if seen.Found {
+		return asStored(f.seen, a)
+	}
 	if a.done && nothingSent(a.err) {
 		return answerWith(asKnown(f.planned.ID, f.seen, a.err))
 	}
@@ -396,6 +399,15 @@ func (c *Coordinator) takeOver() protocol.Start {
 		start.RollBack = protocol.Stalled
 	}
 	return start
+}
+
+// asStored corrects the answer of an execution which says that nothing was stored, where
+// the transfer was stored before: it answers as that is known.
+func asStored(known Record, a answer) answer {
+	if a.done && (nothingSent(a.err) || OutcomeOf(a.err) == NothingStored) {
+		return answerWith(asKnown(known.ID, known, a.err))
+	}
+	return a
 }
 
 // nothingSent reports whether an error says that nothing was sent just now.

@@ -340,9 +340,8 @@ func (c *Coordinator) decideOnce(
 	switch {
 	case errors.Is(a.err, errAway):
 		return notYet(a.err)
-	case a.done && last.ID != "" && nothingSent(a.err):
-		// An earlier try of this call may have been stored.
-		return answerWith(asKnown(id, recordOf(stored), a.err))
+	case a.done && last.ID != "": // an earlier try of this call may have been stored
+		return asStored(recordOf(stored), a)
 	case errors.Is(a.err, mongostore.ErrForeign):
 		a.err = invalid("%w", a.err)
 	}

@@ -143,7 +143,7 @@ func TestOutcomeOfCombinations(t *testing.T) {
 		"away for too long, and nothing sent":   {nothingStored(fmt.Errorf("transfer: %w", away)), NothingStored},
 		"the engine has sent nothing":           {nothingStored(fmt.Errorf("transfer: %w: %w", engine.ErrNothingSent, away)), NothingStored},
 		"the server refuses to store it":        {nothingStored(fmt.Errorf("could not be stored: %w", away)), NothingStored},
-		"closed while it waited":                {nothingStored(fmt.Errorf("%w: %w", ErrClosed, engine.ErrClosed)), NothingStored},
+		"closed while it waited":                {fmt.Errorf("transfer: %w", engine.ErrClosed), NothingStored},
 		"a repeated write, given up":            {(&retry{sent: true, cause: away}).err(errors.New("t")), InDoubt},
 		"a repeated write, never sent":          {(&retry{cause: away}).err(errors.New("t")), NothingStored},
 		"a repeated write, cut short":           {(&retry{sent: true, ended: context.Canceled}).err(errors.New("t")), InDoubt},

@@ -121,7 +121,9 @@ func recovered(swept recovery.Swept) (RecoveryReport, error) {
 // Many processes may run it at once: they share the work.
 // With nothing to do it asks the server two or three times a second.
 // While this process has callers of new transfers, at most 64 submitted ones are in
-// progress in it, so that those callers don't wait for hundreds of others.
+// progress in it for each set of clusters that transfers touch, besides those that wait
+// for a locked document.
+// So those callers don't wait for hundreds of others.
 //
 // When ctx ends it begins nothing new, and waits for what it has begun, 10 s at most, and
 // then for the handlers of events, some 5 s at most.

@@ -13,7 +13,7 @@ import (
 type Callers struct {
 	crowd  crowd
 	probed atomic.Int64 // when the latest probe was let in, in nanoseconds
-	quick  atomic.Int64 // how many were far quicker than expected, one after the other
+	quick  atomic.Int64 // how many were far quicker than expected, beside slower ones
 }
 
 const (
@@ -21,15 +21,15 @@ const (
 	// take, and probesApart the most that passes from one to the next.
 	probes      = 8
 	probesApart = 50 * time.Millisecond
-	// disproof is how many calls, one after the other, show the expectation to be wrong,
-	// each at least farQuicker times as quick.
+	// disproof is how many calls show the expectation to be wrong, each at least
+	// farQuicker times as quick, while none is as quick as expected.
 	disproof   = 8
 	farQuicker = 8
 )
 
 // Admit counts a caller until it leaves.
 // It refuses one that would not be served in time, because of the callers before it, as
-// Join does: the error is ErrNothingSent.
+// Join does, and with its errors.
 //
 // Now and then one is let in as a probe. Otherwise those who wait for something else, as
 // for an account that is locked, could keep the others out for ever:

@@ -11,8 +11,7 @@ import (
 )
 
 // crowd is the callers who want something new of the executions of a waitlist.
-// It has no lock: thousands of callers who wait for one would keep it from those who are
-// served.
+// Those who wait take no lock: thousands of them would keep it from those who are served.
 type crowd struct {
 	admitted atomic.Int64 // callers that have not left
 	locked   atomic.Int64 // of these, callers that wait for a document that may be locked
@@ -38,7 +37,7 @@ const leastPause = 10 * time.Millisecond
 
 // Join counts a caller who is about to have a new transfer executed, until it leaves.
 // It refuses one that would not be served in time, because of the callers before it: the
-// error is ErrNothingSent.
+// error is ErrNothingSent, or ErrClosed where Close was called meanwhile.
 // Otherwise all would wait until little time was left for any of them, and the more
 // callers there were, the fewer would succeed.
 // A refusal comes after a while, and another try: callers who ask again at once would

@@ -25,7 +25,7 @@ func committed(t *testing.T, e *Engine, id string, until protocol.Progress) *job
 	e.mu.Lock()
 	j.claimSentAt, j.counted = e.now(), true
 	j.waitlist.pace.inProgress++
-	e.countClaimSent(id)
+	e.countClaims(id, 1)
 	e.mu.Unlock()
 	facts := protocol.Facts{
 		Found: true, Fence: "f", Open: true, Unfrozen: true, Currency: true, Kind: true, BelowMarkerLimit: true, Funds: true, WithinLimits: true,

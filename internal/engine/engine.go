@@ -22,7 +22,7 @@ import (
 )
 
 // ErrClosed is returned once Close was called.
-var ErrClosed = errors.New("the coordinator was closed")
+var ErrClosed = errors.New("the coordinator is closed")
 
 // Engine drives executions, and performs their operations in commands that carry those of
 // many executions.
@@ -264,11 +264,11 @@ func (e *Engine) register(transferID string) error {
 	return nil
 }
 
-// countClaimSent counts an execution whose claim is sent.
+// countClaims counts executions whose claim is sent.
 // The caller holds the lock.
-func (e *Engine) countClaimSent(transferID string) {
+func (e *Engine) countClaims(transferID string, n int) {
 	entry := e.running[transferID]
-	entry.claimsSent++
+	entry.claimsSent += n
 	e.running[transferID] = entry
 }
 

@@ -107,7 +107,9 @@ func TestClose(t *testing.T) {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	require.ErrorIs(t, e.Close(ended), context.Canceled)
-	require.ErrorIs(t, <-outcome, ErrUnfinished)
+	stopped := <-outcome
+	require.ErrorIs(t, stopped, ErrNothingSent)
+	require.ErrorIs(t, stopped, ErrClosed)
 	require.ErrorIs(t, <-patient, ErrUnfinished, "what it waited for was stopped")
 	require.NoError(t, e.Close(context.Background()), "nothing is under way any more")
 	_, err := e.Execute(t.Context(), attempt, protocol.Start{Claim: protocol.Insert}, protocol.Complete)

@@ -109,7 +109,10 @@ func (e *Engine) advance(j *job, now time.Time) {
 		}
 		switch {
 		case e.base.Err() != nil:
-			e.end(j, fmt.Errorf("%w: %w", ErrUnfinished, ErrClosed))
+			e.end(j, fmt.Errorf("%w: %w", j.failureOnGivingUp(), ErrClosed))
+			return
+		case j.givesUp:
+			e.end(j, fmt.Errorf("%w: %w", ErrNothingSent, ErrClosed))
 			return
 		case !x.Claimed() && now.After(j.reachServerUntil), !j.shouldContinue():
 			e.end(j, j.failureOnGivingUp())
@@ -174,6 +177,7 @@ func (e *Engine) endRound(j *job, now time.Time) {
 			j.recordFailedWrite(t.Op.Participant, t.Cause)
 		}
 		j.execution.Observe(t.Op, t.Answer)
+		e.takeBackClaim(j, t)
 		e.reportTakeover(j, t)
 	}
 	j.keepEvidence()
@@ -212,6 +216,7 @@ func (e *Engine) inTheWay(j *job, t *task, now time.Time) bool {
 
 // resumeAfter advances a job after a pause.
 func (e *Engine) resumeAfter(pause time.Duration, j *job) {
+	defer e.startAllBut(nil)
 	e.lendPlace(j)
 	e.pause(j, pause)
 	if !j.hasPlace && !j.deferred {
@@ -223,7 +228,6 @@ func (e *Engine) resumeAfter(pause time.Duration, j *job) {
 		j.hasPlace = err == nil // what is stored ends in advance: nobody waits for its turn
 	}
 	e.advance(j, e.now())
-	e.startAllBut(nil)
 }
 
 // pause waits before the next round of a job. One that the server gave up, because of a

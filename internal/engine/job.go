@@ -47,6 +47,7 @@ type job struct {
 
 	// The engine's lock guards these.
 	claimWasLate   bool          // its claim came too late when it was checked last
+	givesUp        bool          // its claim waits behind a lock, and the engine is closed
 	heldUp         bool          // a command that carried one of its tasks was held up
 	claimSentAt    time.Time     // when its first claim was sent
 	counted        bool          // it counts as in progress, but while it waits

@@ -61,10 +61,10 @@ func (j *job) endWait(now time.Time) {
 // command.
 // It is not claimed then: once claimed, it would keep its place after its caller has
 // left, and one locked account would come to have all places.
-// A worker has few places, and goes on with others after a while.
 // The caller holds the lock.
 func (e *Engine) waitsBehindLock(t *task) bool {
-	if t.Op.Claim != protocol.Insert || !t.job.claimSentAt.IsZero() {
+	most := e.mostBehindLock(t.Op.Claim)
+	if most == 0 || !t.job.claimSentAt.IsZero() {
 		return false
 	}
 	for i := range t.Attempt.Participants() {
@@ -74,9 +74,23 @@ func (e *Engine) waitsBehindLock(t *task) bool {
 			continue
 		}
 		s := l.suspects[mongostore.SubjectOf(t.Attempt, prepare)]
-		if s != nil && s.heldUp && s.waiting.length+s.carried >= fewInProgress {
+		if s != nil && s.heldUp && s.waiters() >= most {
 			return true
 		}
 	}
 	return false
+}
+
+// mostBehindLock returns how many may wait for a locked document before no more are
+// claimed; 0: that doesn't matter.
+// What a worker can't claim keeps a slot of that worker, and so holds up its other work.
+// So it may have more places, but half of them at most.
+func (e *Engine) mostBehindLock(claim protocol.ClaimKind) int {
+	if claim == protocol.Insert {
+		return fewInProgress
+	}
+	if claim == protocol.FromInitiated {
+		return max(fewInProgress, e.limits.MaxPending/2)
+	}
+	return 0
 }

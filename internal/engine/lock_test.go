@@ -146,7 +146,8 @@ func TestNoMoreWaitBehindALock(t *testing.T) {
 		locked  bool
 	}{
 		"many":               {insert(), fewInProgress, true, false, true},
-		"many, submitted":    {fromInitiated, fewInProgress, true, false, false},
+		"many, submitted":    {fromInitiated, 2 * fewInProgress, true, false, true},
+		"fewer, submitted":   {fromInitiated, 2*fewInProgress - 1, true, false, false},
 		"few":                {insert(), fewInProgress - 1, true, false, false},
 		"overdue alone":      {insert(), fewInProgress, false, false, false},
 		"claimed before":     {insert(), fewInProgress, true, true, false},
@@ -155,6 +156,7 @@ func TestNoMoreWaitBehindALock(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := idle(t)
+			e.limits.MaxPending = 4 * fewInProgress
 			enqueueAlone(t, e, "first", operation(protocol.Prepare, 1))
 			s := idleServer(e)
 			c := e.takeCommand(s, false)
@@ -215,43 +217,6 @@ func TestCausesBeforeTheClaimAreOver(t *testing.T) {
 		e.endRound(j, e.now())
 		require.Equal(t, over, j.attempt.Cause == nil, result)
 	}
-}
-
-// Those that a command about a locked document carries wait as well, also until they are
-// sent again. Once it returns without having been held up, they don't.
-func TestCarriedTasksWaitBehindALock(t *testing.T) {
-	e := idle(t)
-	enqueueAlone(t, e, "first", operation(protocol.Prepare, 1))
-	s := idleServer(e)
-	c := e.takeCommand(s, false)
-	e.supersede(c)
-	c.lane.window.size = firstSize
-	suspect := c.lane.suspects[c.tasks[0].subject]
-	suspect.heldUp = true
-	for i := range fewInProgress {
-		enqueueAlone(t, e, fmt.Sprint("waits", i), operation(protocol.Prepare, 1))
-	}
-	newOne := enqueueAlone(t, e, "new", insert())
-	for range 2 {
-		isolated := e.takeCommand(s, true)
-		require.Len(t, isolated.tasks, fewInProgress)
-		require.Zero(t, suspect.waiting.length)
-		require.True(t, e.waitsBehindLock(&newOne.tasks[0]))
-		isolated.answer(protocol.Unknown, heldUp())
-		for _, task := range isolated.tasks {
-			task.Suspect = true
-		}
-		e.complete(isolated)
-		require.True(t, e.waitsBehindLock(&newOne.tasks[0]), "they are about to be sent again")
-		for _, task := range isolated.tasks {
-			task.Suspect = false
-			e.enqueue(task.job.tasks)
-		}
-	}
-	isolated := e.takeCommand(s, true)
-	isolated.answer(protocol.Unknown, deadlineExceeded(t))
-	e.complete(isolated)
-	require.False(t, e.waitsBehindLock(&newOne.tasks[0]), "nobody knows whether it is locked")
 }
 
 // A pause after a command that was held up is a part of the wait.

@@ -107,10 +107,10 @@ func (e *Engine) claimTooLate(t *task) bool {
 func (e *Engine) mayClaim(t *task) bool {
 	j := t.job
 	locked := e.waitsBehindLock(t)
-	j.member.wait(locked || j.waiting > 0)
+	j.member.wait(locked)
 	switch {
 	case locked:
-		t.Cause = errLocked()
+		t.Cause, j.givesUp = errLocked(), e.closed
 		return false
 	case e.claimTooLate(t):
 		t.Cause = errNoTimeLeft()
@@ -122,9 +122,28 @@ func (e *Engine) mayClaim(t *task) bool {
 		j.claimSentAt, j.inProgressThen = e.now(), j.waitlist.pace.inProgress
 		j.counted = true
 		j.waitlist.count(j, 1)
-		e.countClaimSent(j.attempt.Transfer.ID)
+		e.countClaims(j.attempt.Transfer.ID, 1)
 	}
 	return true
+}
+
+// takeBackClaim counts a job as one that has sent no claim, if the client has reached no
+// server with it, nor with an earlier one.
+func (e *Engine) takeBackClaim(j *job, t *task) {
+	if t.Op.Kind != protocol.Claim || t.Answer.Result != protocol.NotSent || j.mayBeStored() {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if j.claimSentAt.IsZero() {
+		return
+	}
+	e.recordPace(j)
+	j.claimSentAt = time.Time{}
+	e.countClaims(j.attempt.Transfer.ID, -1)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.claimSent = false
 }
 
 // recordPace counts a job no longer as in progress, if it was.

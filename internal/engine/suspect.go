@@ -1,6 +1,11 @@
 package engine
 
-import "github.com/mongotransfer/transfer/internal/collections"
+import (
+	"slices"
+	"time"
+
+	"github.com/mongotransfer/transfer/internal/collections"
+)
 
 // suspect is a document that may be why a command is not answered: somebody's open
 // transaction may have locked it.
@@ -19,9 +24,11 @@ type suspect struct {
 	subject     collections.Subject
 	overdue     int  // commands about it that are overdue
 	heldUp      bool // a command was held up at it, and none about it was answered since
+	heldUpAt    time.Time
 	heldUpAlone bool // so was one about it alone since then
 	waiting     chain
-	carried     int  // tasks that a command about it alone has carried at most
+	inFlight    int  // tasks that a command about it alone carries
+	carried     int  // tasks that such a command has carried at most since one was answered
 	queued      bool // it is in one of its server's queues
 }
 
@@ -62,10 +69,11 @@ func (c *command) mayBeLocked() bool { return !c.lane.isRead && !c.lane.isClaim 
 // updateSuspects updates the suspects among the documents of a command that has returned.
 func (c *command) updateSuspects() {
 	l := c.lane
+	heldUp := slices.ContainsFunc(c.tasks, func(t *task) bool { return t.Suspect })
 	for _, t := range c.tasks {
 		if t.Suspect {
 			s := l.suspectFor(t.subject)
-			s.heldUp, s.heldUpAlone = true, s.heldUpAlone || c.isolated
+			s.heldUp, s.heldUpAlone, s.heldUpAt = true, s.heldUpAlone || c.isolated, l.now()
 		}
 		s := l.suspects[t.subject]
 		if s == nil {
@@ -77,7 +85,10 @@ func (c *command) updateSuspects() {
 		if t.answered() {
 			s.heldUp, s.heldUpAlone = false, false
 		}
-		if c.isolated && !t.Suspect {
+		if c.isolated {
+			s.inFlight = 0
+		}
+		if c.isolated && !heldUp {
 			s.carried = 0
 		}
 	}
@@ -86,6 +97,17 @@ func (c *command) updateSuspects() {
 			s.review()
 		}
 	}
+}
+
+// waiters returns how many executions wait for the document, at the least.
+// Those that a command has carried come back after a pause. If none does, others have
+// finished their transfers meanwhile.
+func (s *suspect) waiters() int {
+	n := s.waiting.length + s.inFlight
+	if n == 0 && s.lane.now().Sub(s.heldUpAt) > 2*longestPause {
+		return 0
+	}
+	return max(n, s.carried)
 }
 
 // review frees a document that is no longer suspected.
@@ -132,7 +154,7 @@ func (s *server) nextIsolated() *command {
 		if len(c.tasks) == 0 {
 			continue
 		}
-		first.carried = max(first.carried, len(c.tasks))
+		first.inFlight, first.carried = len(c.tasks), max(first.carried, len(c.tasks))
 		if heldUpAlone {
 			s.heldUpInFlight++
 		}

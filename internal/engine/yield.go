@@ -22,7 +22,7 @@ func ForWorker(ctx context.Context) context.Context {
 // yields sets the claim of a submitted transfer aside, if there are callers of new
 // transfers and enough others are in progress that were submitted.
 // When one of those ends, the claim is queued again.
-// Half of the places are for others in any case.
+// Those that are set aside have half of the places at most.
 // The caller holds the lock.
 func (e *Engine) yields(t *task) bool {
 	j := t.job

@@ -143,7 +143,8 @@ func (s *Settings) sweepPeriod() time.Duration {
 func (s *Settings) sweepSlots() int { return min(sweepWidth, max(2, s.MaxPending/2)) }
 
 // workerSlots is how many submitted transfers a worker works on at once.
-func (s *Settings) workerSlots() int { return min(workerWidth, max(2, s.MaxPending)) }
+// Half of the places of executions are for others.
+func (s *Settings) workerSlots() int { return min(workerWidth, max(2, s.MaxPending/2)) }
 
 // lasting reports whether an error comes back however often a call is repeated: a right
 // is missing, or the client is disconnected.
