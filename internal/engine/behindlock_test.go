@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -140,13 +139,13 @@ func TestCloseDoesNotWaitForALock(t *testing.T) {
 
 // Nothing is in doubt where no server was reached, whenever the caller leaves.
 func TestNothingSentIsNoDoubt(t *testing.T) {
-	e, attempt := unreachable(t)
-	e.now = func() time.Time { return time.Unix(0, 0) } // it never gives up by itself
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
-	cancels := protocol.Start{Claim: protocol.TakeToCancel, RollBack: protocol.Cancelled} // which reads nothing first
-	_, err := e.Execute(ctx, attempt, cancels, protocol.Complete)
-	require.ErrorIs(t, err, ErrNothingSent)
+	e := idle(t)
+	j := enqueueAlone(t, e, "t", insert())
+	require.True(t, e.mayClaim(&j.tasks[0]))
+	j.tasks[0].Answer = protocol.Answer{Result: protocol.NotSent}
+	e.endRound(j, e.now())
+	require.False(t, e.Sent("t"))
+	require.False(t, j.abandon())
 }
 
 // A claim that certainly reached no server counts as not sent. One that may have, or that

@@ -37,6 +37,7 @@ type waitlist struct {
 	pace      pace      // of its executions; guarded by the engine's lock
 	crowd     crowd     // who want some of these
 	yielding  chain     // claims of submitted transfers; guarded by the engine's lock
+	locked    int       // executions that wait for documents that may be locked; likewise
 }
 
 func newGate(size int, multiCluster bool) *gate {

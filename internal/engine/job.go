@@ -153,7 +153,7 @@ func (j *job) mayStillClaim() bool {
 	if !j.isWanted() {
 		return false
 	}
-	j.claimSent = true
+	j.claimSent, j.cause = true, nil // what was in the way before is over
 	return true
 }
 

@@ -249,7 +249,7 @@ func bigJob(t *testing.T, e *Engine, id string, n int) *job {
 	attempt, err := e.store.NewAttempt(document.Transfer{ID: id, Digest: digest(), Legs: many}, "me")
 	require.NoError(t, err)
 	require.NoError(t, e.register(id))
-	big := &job{attempt: attempt, caller: t.Context(), replied: make(chan struct{})}
+	big := &job{attempt: attempt, caller: t.Context(), replied: make(chan struct{}), waitlist: e.gate.waitlistFor(nil)}
 	for i := range many {
 		op := operation(protocol.Prepare, i)
 		big.tasks = append(big.tasks, newTask(big, op))

@@ -29,6 +29,7 @@ func (j *job) beginWait(now time.Time) {
 		return
 	}
 	j.waitsSince = now
+	j.waitlist.locked++
 	if j.counted {
 		j.waitlist.count(j, -1)
 	}
@@ -50,22 +51,28 @@ func (j *job) endWait(now time.Time) {
 		return
 	}
 	j.waitedFor += now.Sub(j.waitsSince)
+	j.waitlist.locked--
 	if j.counted {
 		j.waitlist.count(j, 1)
 	}
 	j.member.wait(false)
 }
 
-// waitsBehindLock reports whether a new transfer would wait for a document at which the
+// waitsBehindLock reports whether an execution would wait for a document at which the
 // server gave commands up, and for which many others wait already, in a queue or in a
-// command.
-// It is not claimed then: once claimed, it would keep its place after its caller has
-// left, and one locked account would come to have all places.
+// command; or for which some do, while half of the places are those of executions that
+// wait for such documents.
+// It does not claim then: once it has, it would keep its place after its caller has left,
+// and locked accounts would come to have all places.
 // The caller holds the lock.
 func (e *Engine) waitsBehindLock(t *task) bool {
-	most := e.mostBehindLock(t.Op.Claim)
-	if most == 0 || !t.job.claimSentAt.IsZero() {
+	if !t.job.claimSentAt.IsZero() {
 		return false
+	}
+	half := max(fewInProgress, e.limits.MaxPending/2)
+	most := mostBehindLock(t.Op.Claim, half)
+	if t.job.waitlist.locked >= half {
+		most = 1
 	}
 	for i := range t.Attempt.Participants() {
 		prepare := protocol.Operation{Kind: protocol.Prepare, Participant: i}
@@ -82,15 +89,13 @@ func (e *Engine) waitsBehindLock(t *task) bool {
 }
 
 // mostBehindLock returns how many may wait for a locked document before no more are
-// claimed; 0: that doesn't matter.
+// claimed.
 // What a worker can't claim keeps a slot of that worker, and so holds up its other work.
-// So it may have more places, but half of them at most.
-func (e *Engine) mostBehindLock(claim protocol.ClaimKind) int {
+// What has stalled has reserved some of its accounts, and others may wait for these.
+// So both may have more places, but half of them at most.
+func mostBehindLock(claim protocol.ClaimKind, half int) int {
 	if claim == protocol.Insert {
 		return fewInProgress
 	}
-	if claim == protocol.FromInitiated {
-		return max(fewInProgress, e.limits.MaxPending/2)
-	}
-	return 0
+	return half
 }

@@ -41,6 +41,7 @@ func TestWaitingForALockDoesNotCount(t *testing.T) {
 		t.Helper()
 		require.Equal(t, inProgress, w.pace.inProgress)
 		require.Equal(t, locked, w.crowd.locked.Load())
+		require.Equal(t, int(locked), w.locked)
 	}
 	first := enqueueCounted(t, e, "first")
 	s := idleServer(e)
@@ -133,30 +134,38 @@ func TestMembersThatLeave(t *testing.T) {
 	require.Nil(t, memberOf(t.Context()))
 }
 
-// A new transfer is not claimed while many wait for one of its documents at which the
-// server gave up. It asks again.
+// A transfer is not claimed while many wait for one of its documents at which the server
+// gave up, or while half of the places wait for such documents. It asks again.
 func TestNoMoreWaitBehindALock(t *testing.T) {
+	const half = 2 * fewInProgress
 	takeOver, fromInitiated := insert(), insert()
 	takeOver.Claim, fromInitiated.Claim = protocol.TakeOver, protocol.FromInitiated
 	for name, row := range map[string]struct {
-		op      protocol.Operation
-		waiting int
-		heldUp  bool
-		again   bool
-		locked  bool
+		op        protocol.Operation
+		waiting   int // for this document
+		elsewhere int // for others
+		heldUp    bool
+		again     bool
+		locked    bool
 	}{
-		"many":               {insert(), fewInProgress, true, false, true},
-		"many, submitted":    {fromInitiated, 2 * fewInProgress, true, false, true},
-		"fewer, submitted":   {fromInitiated, 2*fewInProgress - 1, true, false, false},
-		"few":                {insert(), fewInProgress - 1, true, false, false},
-		"overdue alone":      {insert(), fewInProgress, false, false, false},
-		"claimed before":     {insert(), fewInProgress, true, true, false},
-		"what has stalled":   {takeOver, fewInProgress, true, false, false},
-		"nobody is in doubt": {insert(), 0, false, false, false},
+		"many":                         {insert(), fewInProgress, 0, true, false, true},
+		"many, submitted":              {fromInitiated, half, 0, true, false, true},
+		"fewer, submitted":             {fromInitiated, half - 1, 0, true, false, false},
+		"many, and it has stalled":     {takeOver, half, 0, true, false, true},
+		"fewer, and it has stalled":    {takeOver, half - 1, 0, true, false, false},
+		"few":                          {insert(), fewInProgress - 1, 0, true, false, false},
+		"few here, many elsewhere":     {insert(), 1, half - 1, true, false, true},
+		"few here, fewer elsewhere":    {insert(), 1, half - 2, true, false, false},
+		"many elsewhere":               {insert(), 0, half, true, false, false},
+		"stalled, and many elsewhere":  {takeOver, 1, half, true, false, true},
+		"many elsewhere, overdue here": {insert(), 1, half, false, false, false},
+		"overdue alone":                {insert(), fewInProgress, 0, false, false, false},
+		"claimed before":               {insert(), fewInProgress, 0, true, true, false},
+		"nobody is in doubt":           {insert(), 0, 0, false, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := idle(t)
-			e.limits.MaxPending = 4 * fewInProgress
+			e.limits.MaxPending = 2 * half
 			enqueueAlone(t, e, "first", operation(protocol.Prepare, 1))
 			s := idleServer(e)
 			c := e.takeCommand(s, false)
@@ -168,6 +177,7 @@ func TestNoMoreWaitBehindALock(t *testing.T) {
 				enqueueAlone(t, e, fmt.Sprint("waits", i), operation(protocol.Prepare, 1))
 			}
 			j := enqueueAlone(t, e, "new", row.op)
+			j.waitlist.locked = row.waiting + row.elsewhere
 			j.member = &member{crowd: &j.waitlist.crowd}
 			if row.again {
 				j.claimSentAt = e.now()
@@ -217,6 +227,12 @@ func TestCausesBeforeTheClaimAreOver(t *testing.T) {
 		e.endRound(j, e.now())
 		require.Equal(t, over, j.attempt.Cause == nil, result)
 	}
+	j := enqueueAlone(t, e, "left", insert())
+	j.cause = errNoTimeLeft()
+	require.True(t, e.mayClaim(&j.tasks[0]))
+	left, err := j.callerResult(t.Context())
+	require.ErrorIs(t, err, ErrUnfinished)
+	require.NoError(t, left.Cause, "its caller leaves while the claim is under way")
 }
 
 // A pause after a command that was held up is a part of the wait.

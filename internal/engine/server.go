@@ -17,7 +17,7 @@ import (
 //   - No more than MaxInFlight commands that are overdue. After that nothing is sent
 //     until one returns or is given up: a slow server is not made slower.
 //   - MaxInFlight commands about suspects, which may be waiting for somebody else's lock,
-//     each about one document.
+//     each about one document, and some more where documents are locked.
 type server struct {
 	maxInFlight int
 	lanes       []*lane
@@ -26,6 +26,7 @@ type server struct {
 	overdue        int        // superseded commands in flight
 	isolated       int        // turns of commands about suspects
 	heldUpInFlight int        // commands about suspects that were held up alone
+	locked         int        // suspects that seem to be locked
 	suspects       []*suspect // with tasks to send
 	heldUp         []*suspect // likewise, but held up alone before
 }
@@ -55,7 +56,7 @@ func (e *Engine) startOn(s *server) {
 		s.inTime++
 		e.startSender(s, false)
 	}
-	if s.isolated < s.maxInFlight && s.mayIsolate() {
+	if s.isolated < s.isolatedTurns() && s.mayIsolate() {
 		s.isolated++
 		e.startSender(s, true)
 	}
@@ -239,6 +240,10 @@ func (e *Engine) complete(c *command) (keepsTurn bool) {
 	}
 	c.updateSuspects()
 	c.freeDocuments()
+	if c.isolated && s.isolated > s.isolatedTurns() { // there are fewer by now
+		s.isolated--
+		return false
+	}
 	return true
 }
 

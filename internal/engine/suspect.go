@@ -26,6 +26,7 @@ type suspect struct {
 	heldUp      bool // a command was held up at it, and none about it was answered since
 	heldUpAt    time.Time
 	heldUpAlone bool // so was one about it alone since then
+	notReached  bool // the latest command about it was held up, here or before it came here
 	waiting     chain
 	inFlight    int  // tasks that a command about it alone carries
 	carried     int  // tasks that such a command has carried at most since one was answered
@@ -73,7 +74,8 @@ func (c *command) updateSuspects() {
 	for _, t := range c.tasks {
 		if t.Suspect {
 			s := l.suspectFor(t.subject)
-			s.heldUp, s.heldUpAlone, s.heldUpAt = true, s.heldUpAlone || c.isolated, l.now()
+			s.setHeldUp(true)
+			s.heldUpAlone, s.heldUpAt = s.heldUpAlone || c.isolated, l.now()
 		}
 		s := l.suspects[t.subject]
 		if s == nil {
@@ -83,8 +85,10 @@ func (c *command) updateSuspects() {
 			s.overdue--
 		}
 		if t.answered() {
-			s.heldUp, s.heldUpAlone = false, false
+			s.setHeldUp(false)
+			s.heldUpAlone = false
 		}
+		s.notReached = heldUp && !t.answered()
 		if c.isolated {
 			s.inFlight = 0
 		}
@@ -97,6 +101,17 @@ func (c *command) updateSuspects() {
 			s.review()
 		}
 	}
+}
+
+// setHeldUp records whether the document seems to be locked.
+func (s *suspect) setHeldUp(heldUp bool) {
+	switch {
+	case heldUp && !s.heldUp:
+		s.lane.server.locked++
+	case !heldUp && s.heldUp:
+		s.lane.server.locked--
+	}
+	s.heldUp = heldUp
 }
 
 // waiters returns how many executions wait for the document, at the least.
@@ -115,7 +130,7 @@ func (s *suspect) waiters() int {
 func (s *suspect) review() {
 	l := s.lane
 	switch {
-	case s.overdue == 0 && !s.heldUp:
+	case s.overdue == 0 && !s.heldUp && !s.notReached:
 		delete(l.suspects, s.subject)
 		l.enqueueAll(&s.waiting)
 	case !s.queued && s.waiting.first != nil && l.busy[s.subject] == 0:
@@ -128,12 +143,28 @@ func (s *suspect) review() {
 	}
 }
 
+// mostIsolated is how many commands about suspects may be under way where many documents
+// are locked.
+const mostIsolated = 32
+
+// isolatedTurns returns how many commands about suspects may be under way: MaxInFlight
+// for each document that seems to be locked.
+// Such a command is about one document, and waits at the server:
+//
+//  1. Somebody's transaction writes to a hundred accounts, and stays open for a while.
+//  2. Any command may come to one of those. The server gives it up after a second.
+//  3. With two turns it would take most of a minute to find all hundred, and nearly
+//     nothing would be served meanwhile.
+func (s *server) isolatedTurns() int {
+	return min(s.maxInFlight*max(s.locked, 1), max(s.maxInFlight, mostIsolated))
+}
+
 // mayIsolate reports whether a command about a suspect may be sent, if there is a turn.
-// Suspects that were held up alone leave the last turn to the others, which are most
+// Suspects that were held up alone leave half of the turns to the others, which are most
 // likely as quick as any document: a hundred locked documents would delay those for
 // minutes.
 func (s *server) mayIsolate() bool {
-	return len(s.suspects) > 0 || len(s.heldUp) > 0 && s.heldUpInFlight < max(1, s.maxInFlight-1)
+	return len(s.suspects) > 0 || len(s.heldUp) > 0 && s.heldUpInFlight < max(1, s.isolatedTurns()/2)
 }
 
 // nextIsolated returns the next command about a suspect, nil if there is none.

@@ -68,6 +68,7 @@ func TestSuspectsAreIsolated(t *testing.T) {
 	require.Empty(t, first.lane.suspects)
 	require.Nil(t, e.takeCommand(s, false), "e waits for the one about its account")
 	isolated.answer(protocol.Applied, nil)
+	s.isolated = s.maxInFlight
 	require.True(t, e.complete(isolated))
 	require.Equal(t, []string{"e"}, transfersOf(e.takeCommand(s, false)))
 }
@@ -84,6 +85,7 @@ func TestHeldUpStaysIsolated(t *testing.T) {
 	first.answer(protocol.Unknown, heldUp())
 	locked.tasks[0].Suspect = true
 	e.complete(first)
+	require.Equal(t, 1, s.locked)
 	enqueueAlone(t, e, "more", operation(protocol.Prepare, 0))
 	enqueueAlone(t, e, "other", operation(protocol.Prepare, 1))
 	require.Equal(t, []string{"other"}, transfersOf(e.takeCommand(s, false)))
@@ -102,6 +104,7 @@ func TestHeldUpStaysIsolated(t *testing.T) {
 	isolated.answer(protocol.Applied, nil)
 	e.complete(isolated)
 	require.Empty(t, isolated.lane.suspects)
+	require.Zero(t, s.locked)
 	enqueueAlone(t, e, "free", operation(protocol.Prepare, 0))
 	require.Equal(t, []string{"free"}, transfersOf(e.takeCommand(s, false)))
 }
@@ -182,7 +185,8 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// No more than MaxInFlight commands about suspects are in flight.
+// No more than MaxInFlight commands about suspects are in flight for each document that
+// seems to be locked, and not much more in all.
 func TestIsolatedCommandsAreBounded(t *testing.T) {
 	e := idle(t)
 	j := enqueueAlone(t, e, "locked", operation(protocol.Prepare, 0))
@@ -198,9 +202,83 @@ func TestIsolatedCommandsAreBounded(t *testing.T) {
 	defer e.mu.Unlock()
 	e.startOn(s)
 	require.Equal(t, []int{2, 2}, []int{s.inTime, s.isolated})
+	for locked, turns := range map[int]int{0: 2, 1: 2, 2: 4, 15: 30, 16: mostIsolated, 100: mostIsolated} {
+		s.locked = locked
+		require.Equal(t, turns, s.isolatedTurns())
+	}
+	s.locked = 2
+	e.startOn(s)
+	require.Equal(t, []int{2, 3}, []int{s.inTime, s.isolated})
+	s.maxInFlight = 64
+	require.Equal(t, 64, s.isolatedTurns())
 }
 
-// Suspects that were held up alone come after the other suspects, and leave them a turn.
+// A turn ends where fewer documents are locked by now.
+func TestTurnsEnd(t *testing.T) {
+	e := idle(t)
+	enqueueAlone(t, e, "locked", operation(protocol.Prepare, 0))
+	s := idleServer(e)
+	e.supersede(e.takeCommand(s, false))
+	for _, fewer := range []bool{false, true} {
+		enqueueAlone(t, e, fmt.Sprint("more", fewer), operation(protocol.Prepare, 0))
+		c := e.takeCommand(s, true)
+		c.answer(protocol.Applied, nil)
+		s.isolated = 1
+		if fewer {
+			s.isolated = 2
+		}
+		require.Equal(t, !fewer, e.complete(c))
+		require.Equal(t, 1, s.isolated)
+	}
+	enqueueAlone(t, e, "shared", operation(protocol.Prepare, 1))
+	s.isolated = 2
+	c := e.takeCommand(s, false)
+	c.answer(protocol.Applied, nil)
+	require.True(t, e.complete(c), "this one has another turn")
+	require.Equal(t, 2, s.isolated)
+}
+
+// What a command has not reached, as it was held up at another document, stays isolated
+// until a command reaches it, or until one is not held up.
+func TestWhatWasNotReachedStaysIsolated(t *testing.T) {
+	for _, result := range []protocol.Result{protocol.Applied, protocol.Unknown} {
+		e := idle(t)
+		locked := enqueueAlone(t, e, "locked", operation(protocol.Prepare, 0))
+		next := enqueueAlone(t, e, "not reached", operation(protocol.Prepare, 1))
+		s := idleServer(e)
+		c := e.takeCommand(s, false)
+		e.supersede(c)
+		c.answer(protocol.Unknown, heldUp())
+		locked.tasks[0].Suspect = true
+		e.complete(c)
+		require.Len(t, c.lane.suspects, 2)
+		require.Equal(t, 1, s.locked)
+		e.enqueue(next.tasks)
+		isolated := e.takeCommand(s, true)
+		require.Equal(t, []string{"not reached"}, transfersOf(isolated))
+		isolated.answer(result, deadlineExceeded(t))
+		e.complete(isolated)
+		require.Len(t, c.lane.suspects, 1)
+	}
+}
+
+// What a command has reached is free, though the server gave it up later on.
+func TestWhatWasReachedIsFree(t *testing.T) {
+	e := idle(t)
+	reached := enqueueAlone(t, e, "reached", operation(protocol.Prepare, 0))
+	locked := enqueueAlone(t, e, "locked", operation(protocol.Prepare, 1))
+	s := idleServer(e)
+	c := e.takeCommand(s, false)
+	e.supersede(c)
+	c.answer(protocol.Unknown, heldUp())
+	reached.tasks[0].Answer, locked.tasks[0].Suspect = protocol.Answer{Result: protocol.Applied}, true
+	e.complete(c)
+	require.Len(t, c.lane.suspects, 1)
+	require.Contains(t, c.lane.suspects, locked.tasks[0].subject)
+}
+
+// Suspects that were held up alone come after the other suspects, and leave them half of
+// the turns.
 func TestLockedDocumentsLeaveATurn(t *testing.T) {
 	e := idle(t)
 	var jobs []*job
@@ -215,7 +293,7 @@ func TestLockedDocumentsLeaveATurn(t *testing.T) {
 		task.Suspect = true
 	}
 	e.complete(c)
-	s.maxInFlight, s.isolated = 2, 100
+	s.maxInFlight, s.isolated, s.locked = 2, 100, 1
 	for _, j := range jobs[:3] {
 		e.enqueue(j.tasks)
 		alone := e.takeCommand(s, true)
@@ -230,7 +308,13 @@ func TestLockedDocumentsLeaveATurn(t *testing.T) {
 	trial := e.takeCommand(s, true)
 	require.Equal(t, []string{"locked0"}, transfersOf(trial))
 	require.Nil(t, e.takeCommand(s, true), "the other turn is for those that may be innocent")
+	s.locked = 2
+	require.Equal(t, []string{"locked1"}, transfersOf(e.takeCommand(s, true)), "there are four turns")
+	require.Nil(t, e.takeCommand(s, true))
+	s.locked = 1
 	trial.answer(protocol.Unknown, heldUp())
 	e.complete(trial)
-	require.Equal(t, []string{"locked1"}, transfersOf(e.takeCommand(s, true)))
+	require.Nil(t, e.takeCommand(s, true), "another trial is under way")
+	s.locked = 3
+	require.Equal(t, []string{"locked2"}, transfersOf(e.takeCommand(s, true)))
 }
