@@ -28,6 +28,7 @@ type command struct {
 	sentAt         time.Time
 	queued         int  // tasks that were ready for its server, and were not sent with it
 	answersBefore  int  // how many commands of its lane were answered when it was sent
+	passedBefore   int  // how many about many documents had passed by then
 	superseded     bool // it is overdue: others have its turn and its documents
 	returned       bool
 }

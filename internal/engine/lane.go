@@ -70,6 +70,7 @@ type lane struct {
 	suspects  map[collections.Subject]*suspect
 	window    window
 	answers   int // commands that were answered so far
+	passed    int // of these, commands about many documents that nothing held up
 	skipped   int // how often other lanes sent a command since it last did
 	dueCredit int // what is left of the part that tasks in due had of earlier commands
 	deferred  []*deferred

@@ -138,7 +138,7 @@ func (e *Engine) takeCommand(s *server, isolated bool) *command {
 	}
 	switch {
 	case c != nil:
-		c.sentAt, c.answersBefore = e.now(), c.lane.answers
+		c.sentAt, c.answersBefore, c.passedBefore = e.now(), c.lane.answers, c.lane.passed
 		if e.observer.CommandDone != nil {
 			c.queued = s.ready()
 		}

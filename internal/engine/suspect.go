@@ -26,7 +26,7 @@ type suspect struct {
 	heldUp      bool // a command was held up at it, and none about it was answered since
 	heldUpAt    time.Time
 	heldUpAlone bool // so was one about it alone since then
-	notReached  bool // the latest command about it was held up, here or before it came here
+	notReached  bool // the latest command about it did not reach it, and most likely many are locked
 	waiting     chain
 	inFlight    int  // tasks that a command about it alone carries
 	carried     int  // tasks that such a command has carried at most since one was answered
@@ -71,6 +71,10 @@ func (c *command) mayBeLocked() bool { return !c.lane.isRead && !c.lane.isClaim 
 func (c *command) updateSuspects() {
 	l := c.lane
 	heldUp := slices.ContainsFunc(c.tasks, func(t *task) bool { return t.Suspect })
+	if !heldUp && !c.isolated && slices.ContainsFunc(c.tasks, (*task).answered) {
+		l.passed++
+	}
+	isolates := heldUp && l.passed == c.passedBefore
 	for _, t := range c.tasks {
 		if t.Suspect {
 			s := l.suspectFor(t.subject)
@@ -88,7 +92,7 @@ func (c *command) updateSuspects() {
 			s.setHeldUp(false)
 			s.heldUpAlone = false
 		}
-		s.notReached = heldUp && !t.answered()
+		s.notReached = isolates && !t.answered()
 		if c.isolated {
 			s.inFlight = 0
 		}
@@ -147,6 +151,9 @@ func (s *suspect) review() {
 // are locked.
 const mostIsolated = 32
 
+// trialShare is the share of these for documents that were held up alone.
+const trialShare = 8
+
 // isolatedTurns returns how many commands about suspects may be under way: MaxInFlight
 // for each document that seems to be locked.
 // Such a command is about one document, and waits at the server:
@@ -160,11 +167,11 @@ func (s *server) isolatedTurns() int {
 }
 
 // mayIsolate reports whether a command about a suspect may be sent, if there is a turn.
-// Suspects that were held up alone leave half of the turns to the others, which are most
+// Suspects that were held up alone leave most of the turns to the others, which are most
 // likely as quick as any document: a hundred locked documents would delay those for
-// minutes.
+// minutes, and each trial is work for the server.
 func (s *server) mayIsolate() bool {
-	return len(s.suspects) > 0 || len(s.heldUp) > 0 && s.heldUpInFlight < max(1, s.isolatedTurns()/2)
+	return len(s.suspects) > 0 || len(s.heldUp) > 0 && s.heldUpInFlight < max(1, s.isolatedTurns()/trialShare)
 }
 
 // nextIsolated returns the next command about a suspect, nil if there is none.

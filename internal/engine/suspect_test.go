@@ -234,14 +234,17 @@ func TestTurnsEnd(t *testing.T) {
 	s.isolated = 2
 	c := e.takeCommand(s, false)
 	c.answer(protocol.Applied, nil)
+	require.Zero(t, c.lane.passed, "of those about many documents")
 	require.True(t, e.complete(c), "this one has another turn")
+	require.Equal(t, 1, c.lane.passed)
 	require.Equal(t, 2, s.isolated)
 }
 
 // What a command has not reached, as it was held up at another document, stays isolated
-// until a command reaches it, or until one is not held up.
+// until a command reaches it, or until one is not held up; but not where a command about
+// many documents was answered meanwhile.
 func TestWhatWasNotReachedStaysIsolated(t *testing.T) {
-	for _, result := range []protocol.Result{protocol.Applied, protocol.Unknown} {
+	for _, result := range []protocol.Result{protocol.Applied, protocol.Unknown, 0} {
 		e := idle(t)
 		locked := enqueueAlone(t, e, "locked", operation(protocol.Prepare, 0))
 		next := enqueueAlone(t, e, "not reached", operation(protocol.Prepare, 1))
@@ -250,6 +253,15 @@ func TestWhatWasNotReachedStaysIsolated(t *testing.T) {
 		e.supersede(c)
 		c.answer(protocol.Unknown, heldUp())
 		locked.tasks[0].Suspect = true
+		if result == 0 {
+			e.enqueue(bigJob(t, e, "about others", 1).tasks)
+			passing := e.takeCommand(s, false)
+			passing.answer(protocol.Applied, nil)
+			e.complete(passing)
+			e.complete(c)
+			require.Len(t, c.lane.suspects, 1)
+			continue
+		}
 		e.complete(c)
 		require.Len(t, c.lane.suspects, 2)
 		require.Equal(t, 1, s.locked)
@@ -275,9 +287,10 @@ func TestWhatWasReachedIsFree(t *testing.T) {
 	e.complete(c)
 	require.Len(t, c.lane.suspects, 1)
 	require.Contains(t, c.lane.suspects, locked.tasks[0].subject)
+	require.Zero(t, c.lane.passed, "it was held up all the same")
 }
 
-// Suspects that were held up alone come after the other suspects, and leave them half of
+// Suspects that were held up alone come after the other suspects, and leave them most of
 // the turns.
 func TestLockedDocumentsLeaveATurn(t *testing.T) {
 	e := idle(t)
@@ -308,13 +321,13 @@ func TestLockedDocumentsLeaveATurn(t *testing.T) {
 	trial := e.takeCommand(s, true)
 	require.Equal(t, []string{"locked0"}, transfersOf(trial))
 	require.Nil(t, e.takeCommand(s, true), "the other turn is for those that may be innocent")
-	s.locked = 2
-	require.Equal(t, []string{"locked1"}, transfersOf(e.takeCommand(s, true)), "there are four turns")
+	s.locked = trialShare
+	require.Equal(t, []string{"locked1"}, transfersOf(e.takeCommand(s, true)), "there are sixteen turns")
 	require.Nil(t, e.takeCommand(s, true))
 	s.locked = 1
 	trial.answer(protocol.Unknown, heldUp())
 	e.complete(trial)
 	require.Nil(t, e.takeCommand(s, true), "another trial is under way")
-	s.locked = 3
+	s.locked = trialShare
 	require.Equal(t, []string{"locked2"}, transfersOf(e.takeCommand(s, true)))
 }
