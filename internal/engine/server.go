@@ -26,7 +26,7 @@ type server struct {
 	overdue        int        // superseded commands in flight
 	isolated       int        // turns of commands about suspects
 	heldUpInFlight int        // commands about suspects that were held up alone
-	locked         int        // suspects that seem to be locked
+	locked         int        // suspects that were held up alone
 	suspects       []*suspect // with tasks to send
 	heldUp         []*suspect // likewise, but held up alone before
 }

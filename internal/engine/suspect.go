@@ -78,8 +78,8 @@ func (c *command) updateSuspects() {
 	for _, t := range c.tasks {
 		if t.Suspect {
 			s := l.suspectFor(t.subject)
-			s.setHeldUp(true)
-			s.heldUpAlone, s.heldUpAt = s.heldUpAlone || c.isolated, l.now()
+			s.heldUp, s.heldUpAt = true, l.now()
+			s.setHeldUpAlone(s.heldUpAlone || c.isolated)
 		}
 		s := l.suspects[t.subject]
 		if s == nil {
@@ -89,8 +89,8 @@ func (c *command) updateSuspects() {
 			s.overdue--
 		}
 		if t.answered() {
-			s.setHeldUp(false)
-			s.heldUpAlone = false
+			s.heldUp = false
+			s.setHeldUpAlone(false)
 		}
 		s.notReached = isolates && !t.answered()
 		if c.isolated {
@@ -107,15 +107,15 @@ func (c *command) updateSuspects() {
 	}
 }
 
-// setHeldUp records whether the document seems to be locked.
-func (s *suspect) setHeldUp(heldUp bool) {
+// setHeldUpAlone records whether the document is locked, for all that is known.
+func (s *suspect) setHeldUpAlone(alone bool) {
 	switch {
-	case heldUp && !s.heldUp:
+	case alone && !s.heldUpAlone:
 		s.lane.server.locked++
-	case !heldUp && s.heldUp:
+	case !alone && s.heldUpAlone:
 		s.lane.server.locked--
 	}
-	s.heldUp = heldUp
+	s.heldUpAlone = alone
 }
 
 // waiters returns how many executions wait for the document, at the least.
@@ -155,7 +155,7 @@ const mostIsolated = 32
 const trialShare = 8
 
 // isolatedTurns returns how many commands about suspects may be under way: MaxInFlight
-// for each document that seems to be locked.
+// for each document at which a command about it alone was held up.
 // Such a command is about one document, and waits at the server:
 //
 //  1. Somebody's transaction writes to a hundred accounts, and stays open for a while.
