@@ -245,7 +245,8 @@ func (c *Coordinator) change(ctx context.Context, how func(context.Context) erro
 // Calls that write without moving money, such as Submit and UpdateAccount, end with the
 // try that is under way.
 // A Run of this Coordinator ends.
-// The client is not disconnected.
+// Where a server doesn't answer, Run and calls that read end up to 5 s later than Close:
+// wait for them before you disconnect the client, which Close leaves connected.
 //
 //   - nil: what was begun is done.
 //     A call after one whose ctx had ended first also returns nil, and says nothing about

@@ -95,7 +95,7 @@ func (c *Coordinator) execute(ctx context.Context, t document.Transfer, how term
 	case errors.Is(err, engine.ErrDenied):
 		return answerWith(asKnown(t.ID, recordOf(result.Transfer), result.Cause))
 	case denied(result.Cause) && errors.Is(err, engine.ErrNothingSent):
-		return answerWith(Record{}, aboutTransfer(t.ID, asUnauthorized(result.Cause)))
+		return answerWith(Record{}, c.early(t.ID, aboutTransfer(t.ID, asUnauthorized(result.Cause))))
 	case errors.Is(err, engine.ErrNothingSent):
 		return answerWith(Record{}, c.early(t.ID, aboutTransfer(t.ID, withCause(err, result.Cause))))
 	case err != nil: // ErrClosed

@@ -424,7 +424,7 @@ func (c *Coordinator) extend(ctx context.Context, stored document.Transfer, e *e
 	}
 	switch stored.State {
 	case protocol.Committed, protocol.Success:
-		return answerWith(rec, aboutTransfer(stored.ID, ErrAlreadyCommitted))
+		return answerWith(rec, e.early(stored.ID, aboutTransfer(stored.ID, ErrAlreadyCommitted)))
 	case protocol.Rollback, protocol.Fail:
 		return answerWith(rec, notHeldAnyMore(rec))
 	case protocol.Initiated, protocol.Preparing:

@@ -188,7 +188,7 @@ func (r *markerRepair) attempt(ctx context.Context) try {
 		Ledger: r.Ledger, Account: r.Account, Transfer: r.TransferID, Done: paid,
 		Amount: r.Amount.exact, Pay: r.pay, Token: r.token,
 	})
-	if result == protocol.Unknown {
+	if result == protocol.Unknown || result == protocol.NotMatched { // the driver may send it twice
 		r.sent, r.cleared = r.sent || !paid, r.cleared || paid
 	}
 	return try{result == protocol.Applied, result, err}
@@ -283,7 +283,7 @@ func (r *markerRepair) judge(seen repair.MarkerState) (done bool, err error) {
 	case gone && (accounts.Status{Fence: seen.Fence}).OpenedWith(r.token):
 		return true, nil // by an attempt whose answer was lost
 	case gone && (r.sent || r.cleared && amount == nil):
-		return true, fmt.Errorf("the marker is gone, by this repair or by somebody else: %w", ErrInDoubt)
+		return true, fmt.Errorf("%w: the marker is gone, by this repair or by somebody else: %w", ErrNotRepairable, ErrInDoubt)
 	case amount == nil || amount.Cmp(r.Amount.exact) != 0 || !seen.HasMap:
 		return true, fmt.Errorf("%w: it has no marker of that amount", ErrNotRepairable)
 	case r.pay.Sign() != 0:

@@ -57,6 +57,16 @@ func (r *retry) record(t try) {
 	r.cause = t.err
 }
 
+// perhapsOwn returns the result of an insert whose ID was taken as unknown: it may have
+// taken the ID itself, as the driver sends a command twice where the server calls itself
+// overloaded.
+func perhapsOwn(result protocol.Result) protocol.Result {
+	if result == protocol.NotMatched {
+		return protocol.Unknown
+	}
+	return result
+}
+
 // doubt adds ErrInDoubt to an error where something is stored, or may be.
 func (r *retry) doubt(err error) error {
 	if r.sent {

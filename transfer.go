@@ -270,7 +270,7 @@ func (c *Coordinator) Submit(ctx context.Context, req Request) (rec Record, err 
 			return Record{}, c.early(t.ID, tries.err(err))
 		case protocol.Unknown, protocol.NotSent:
 		}
-		tries.record(try{result: result, err: err})
+		tries.record(try{result: perhapsOwn(result), err: err})
 	}
 	return Record{}, c.early(t.ID, aboutTransfer(t.ID, tries.err(nil)))
 }

@@ -141,7 +141,7 @@ func TestCloseDoesNotWaitForALock(t *testing.T) {
 func TestNothingSentIsNoDoubt(t *testing.T) {
 	e := idle(t)
 	j := enqueueAlone(t, e, "t", insert())
-	require.True(t, e.mayClaim(&j.tasks[0]))
+	require.True(t, claims(e, &j.tasks[0]))
 	j.tasks[0].Answer = protocol.Answer{Result: protocol.NotSent}
 	e.endRound(j, e.now())
 	require.False(t, e.Sent("t"))
@@ -165,7 +165,7 @@ func TestClaimsAreTakenBack(t *testing.T) {
 			j := enqueueAlone(t, e, "t", insert())
 			j.hasPlace = true
 			for _, result := range row.answers {
-				require.True(t, e.mayClaim(&j.tasks[0]))
+				require.True(t, claims(e, &j.tasks[0]))
 				require.True(t, e.Sent("t"))
 				j.tasks[0].Answer = protocol.Answer{Result: result}
 				j.execution.Observe(j.tasks[0].Op, j.tasks[0].Answer)

@@ -182,7 +182,7 @@ func TestNoMoreWaitBehindALock(t *testing.T) {
 			if row.again {
 				j.claimSentAt = e.now()
 			}
-			require.Equal(t, !row.locked, e.mayClaim(&j.tasks[0]))
+			require.Equal(t, !row.locked, claims(e, &j.tasks[0]))
 			require.Equal(t, row.locked, j.waitlist.crowd.locked.Load() == 1)
 			if !row.locked {
 				return
@@ -190,13 +190,22 @@ func TestNoMoreWaitBehindALock(t *testing.T) {
 			require.EqualError(t, j.tasks[0].Cause, errLocked().Error())
 			require.Nil(t, e.takeCommand(s, false), "it is returned")
 			require.Eventually(t, func() bool { return j.unanswered.Load() > 0 }, eventually, tick, "it asks again")
+			e.mu.Lock()
 			for _, suspect := range c.lane.suspects {
 				suspect.heldUp = false
 			}
-			require.True(t, e.mayClaim(&j.tasks[0]))
+			e.mu.Unlock()
+			require.True(t, claims(e, &j.tasks[0]))
 			require.Zero(t, j.waitlist.crowd.locked.Load())
 		})
 	}
+}
+
+// claims is mayClaim for a test beside which executions may go on.
+func claims(e *Engine, t *task) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.mayClaim(t)
 }
 
 // A chain knows how many tasks it has.
@@ -229,7 +238,7 @@ func TestCausesBeforeTheClaimAreOver(t *testing.T) {
 	}
 	j := enqueueAlone(t, e, "left", insert())
 	j.cause = errNoTimeLeft()
-	require.True(t, e.mayClaim(&j.tasks[0]))
+	require.True(t, claims(e, &j.tasks[0]))
 	left, err := j.callerResult(t.Context())
 	require.ErrorIs(t, err, ErrUnfinished)
 	require.NoError(t, left.Cause, "its caller leaves while the claim is under way")

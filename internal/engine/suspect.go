@@ -77,33 +77,38 @@ func (c *command) updateSuspects() {
 	isolates := heldUp && l.passed == c.passedBefore
 	for _, t := range c.tasks {
 		if t.Suspect {
-			s := l.suspectFor(t.subject)
-			s.heldUp, s.heldUpAt = true, l.now()
-			s.setHeldUpAlone(s.heldUpAlone || c.isolated)
+			l.suspectFor(t.subject)
 		}
-		s := l.suspects[t.subject]
-		if s == nil {
-			continue
-		}
-		if c.superseded {
-			s.overdue--
-		}
-		if t.answered() {
-			s.heldUp = false
-			s.setHeldUpAlone(false)
-		}
-		s.notReached = isolates && !t.answered()
-		if c.isolated {
-			s.inFlight = 0
-		}
-		if c.isolated && !heldUp {
-			s.carried = 0
+		if s := l.suspects[t.subject]; s != nil {
+			s.update(c, t, heldUp)
+			s.notReached = isolates && !t.answered()
 		}
 	}
 	for _, t := range c.tasks {
 		if s := l.suspects[t.subject]; s != nil {
 			s.review()
 		}
+	}
+}
+
+// update records how a task about the document went, and whether its command was held up.
+func (s *suspect) update(c *command, t *task, heldUp bool) {
+	if t.Suspect {
+		s.heldUp, s.heldUpAt = true, s.lane.now()
+		s.setHeldUpAlone(s.heldUpAlone || c.isolated)
+	}
+	if c.superseded {
+		s.overdue--
+	}
+	if t.answered() {
+		s.heldUp = false
+		s.setHeldUpAlone(false)
+	}
+	if c.isolated {
+		s.inFlight = 0
+	}
+	if c.isolated && !heldUp {
+		s.carried = 0
 	}
 }
 

@@ -71,7 +71,7 @@ func TestDriverErrorsAreRecognised(t *testing.T) {
 		"no server":     {topology.ServerSelectionError{Wrapped: context.DeadlineExceeded}, "no server is known", false, false},
 		"no connection": {topology.WaitQueueTimeoutError{Wrapped: context.DeadlineExceeded}, "pool was free in time", false, false},
 		"handshake":     {&auth.Error{}, "", false, true},
-		"cleared pool":  {clearedPool{errors.New("another one has failed")}, "another one has failed", true, true},
+		"cleared pool":  {clearedPool{errors.New("another one has failed")}, "another one has failed", true, false},
 		"deadline":      {context.DeadlineExceeded, "no answer in time", false, false},
 	} {
 		wrapped := fmt.Errorf("wrapped: %w", fmt.Errorf("again: %w", row.err))

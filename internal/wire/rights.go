@@ -46,10 +46,17 @@ func (e *ServerError) Missing() string {
 
 // unconnected reports whether there was no connection for a command, so that it was never
 // sent: the connection was refused in its handshake, as with a wrong password, or given
-// up because another one was.
+// up because another one was refused.
+//
+// One that was given up for another reason doesn't show that:
+//
+//  1. A command is carried out, and the server calls itself overloaded.
+//  2. The driver sends it again, and waits for a connection. The pool is cleared.
+//  3. No server is found for another try. The driver returns the error of the pool, and
+//     has forgotten the first answer.
 func unconnected(err error) bool {
 	var handshake *auth.Error
-	return errors.As(err, &handshake) || Cleared(err)
+	return errors.As(err, &handshake) || loginDenied(err)
 }
 
 // loginDenied reports whether a connection was given up because the server has refused
