@@ -372,6 +372,7 @@ func expire() protocol.Start {
 //   - ErrExpired: it has expired, whether it was voided since or is voided by this call.
 //     Hold the money under another ID.
 //   - ErrAlreadyCommitted: it was posted.
+//     With ErrInDoubt as well, where an earlier try of this call may have been stored.
 //   - ErrNotHeld: it is no hold, or it was voided, cancelled or refused, or not
 //     everything is held yet.
 //     In the last case, ask for the hold again.

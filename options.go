@@ -270,8 +270,8 @@ func (at ReturnAt) progress() protocol.Progress {
 // One that takes unusually long may be lost: then another one goes out beside it, but no
 // more than MaxInFlight of those are out.
 // As many again may be about documents at which the server seems to wait for another
-// client's lock, each about one document.
-// So there are never more than three times MaxInFlight.
+// client's lock, each about one document; where many are locked, up to 32 in all.
+// Otherwise there are never more than three times MaxInFlight.
 type GroupCommit struct {
 	// MaxBatch is the number of writes in one command, 1 to 4096.
 	// While others wait, no transfer has more than a quarter of a command.

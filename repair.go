@@ -78,7 +78,8 @@ type MarkerRepair struct {
 //     way and will settle it; or it is a done mark, and PayIn would pay a second time.
 //     Or the document in the place of a lost transfer says the other decision about this
 //     marker: it stands, and only it is carried out.
-//     This call has stored nothing.
+//     This call has stored nothing, unless ErrInDoubt comes with it: then the marker is
+//     gone, by this call or by somebody else.
 //   - ErrAmountKind, ErrOverflow: the amount can't be added to the balance.
 //   - ErrAccountNotFound, ErrInvalidRequest, ErrClosed.
 //   - ErrInDoubt: the ID of a lost transfer may be taken, and the marker removed.

@@ -60,8 +60,8 @@ func (j *job) endWait(now time.Time) {
 
 // waitsBehindLock reports whether an execution would wait for a document at which the
 // server gave commands up, and for which many others wait already, in a queue or in a
-// command; or for which some do, while half of the places are those of executions that
-// wait for such documents.
+// command; or for which some do, while executions of its waitlist that wait for such
+// documents have as many as half of the places.
 // It does not claim then: once it has, it would keep its place after its caller has left,
 // and locked accounts would come to have all places.
 // The caller holds the lock.

@@ -17,7 +17,7 @@ import (
 //   - No more than MaxInFlight commands that are overdue. After that nothing is sent
 //     until one returns or is given up: a slow server is not made slower.
 //   - MaxInFlight commands about suspects, which may be waiting for somebody else's lock,
-//     each about one document, and some more where documents are locked.
+//     each about one document; up to mostIsolated where many are locked.
 type server struct {
 	maxInFlight int
 	lanes       []*lane

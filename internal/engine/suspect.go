@@ -156,7 +156,8 @@ func (s *suspect) review() {
 // are locked.
 const mostIsolated = 32
 
-// trialShare is the share of these for documents that were held up alone.
+// trialShare says how many of these are for documents that were held up alone before: one
+// of so many.
 const trialShare = 8
 
 // isolatedTurns returns how many commands about suspects may be under way: MaxInFlight

@@ -116,3 +116,12 @@ func (c *clocked) prove(r *route) {
 func sweepOf(settings *Settings) *sweep {
 	return newSweep(settings, newSlots(settings, settings.sweepSlots()))
 }
+
+// What a worker and the sweeps have at hand leaves half of the places to callers.
+func TestHalfOfThePlacesAreForOthers(t *testing.T) {
+	t.Parallel()
+	for places, slots := range map[int]int{1: 2, 128: 64, 512: 256, 2048: workerWidth, 65536: workerWidth} {
+		require.Equal(t, slots, (&Settings{MaxPending: places}).workerSlots())
+	}
+	require.Equal(t, 64, (&Settings{MaxPending: 128}).sweepSlots())
+}
