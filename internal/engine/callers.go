@@ -58,11 +58,15 @@ func (e *Engine) Admit(ctx context.Context, c *Callers) (leave func(done bool), 
 	}, nil
 }
 
-// probe reports whether a caller for whom there seems to be no time is let in.
+// probe reports whether a caller for whom there seems to be no time is let in. After one
+// that was far quicker than expected the next ones are let in sooner, to know.
 func (c *Callers) probe(now time.Time) bool {
 	last := c.probed.Load()
 	since := now.UnixNano() - last
 	apart := min(c.crowd.expected(c.crowd.inProgress())/probes, probesApart)
+	if c.quick.Load() > 0 {
+		apart /= disproof
+	}
 	return (since >= int64(apart) || since < 0) && c.probed.CompareAndSwap(last, now.UnixNano())
 }
 
