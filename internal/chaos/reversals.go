@@ -36,24 +36,43 @@ func originalOf(id string) (original string, reverses bool) {
 // hold that all callers mean at the moment.
 func (c *caller) reverse(ctx context.Context) {
 	original := sharedHold()
-	if len(c.known) > 0 && c.rng.IntN(4) > 0 {
-		original = c.known[c.rng.IntN(len(c.known))]
+	if known := c.reversible(); len(known) > 0 && c.rng.IntN(4) > 0 {
+		original = known[c.rng.IntN(len(known))]
 	}
-	if _, twice := originalOf(original); twice {
-		return
-	}
-	first := reversalID(original, c.newID())
 	if c.rng.IntN(2) == 0 {
-		c.reversal(ctx, first)
+		c.reverseMore(ctx, original)
 		return
 	}
-	c.against(ctx, func(rival *caller) { rival.reversal(ctx, reversalID(original, rival.newID())) }, func() { c.reversal(ctx, first) })
+	c.against(ctx, func(rival *caller) { rival.reverseMore(ctx, original) }, func() { c.reverseMore(ctx, original) })
+}
+
+// reversible returns the transfers that the caller knows, most often those alone of which
+// it knows that they have succeeded. Reversals are none.
+func (c *caller) reversible() []string {
+	onlySucceeded := len(c.succeeded) > 0 && c.rng.IntN(4) > 0
+	var found []string
+	for _, id := range c.known {
+		if _, reverses := originalOf(id); !reverses && (!onlySucceeded || c.succeeded[id]) {
+			found = append(found, id)
+		}
+	}
+	return found
+}
+
+// reverseMore reverses a transfer, and most often goes on until nothing of it is left.
+func (c *caller) reverseMore(ctx context.Context, original string) {
+	for {
+		e := c.reversal(ctx, reversalID(original, c.newID()))
+		if e.Word != done || e.State != transfer.StateSuccess || c.rng.IntN(4) == 0 {
+			return
+		}
+	}
 }
 
 // reversal asks for the reversal that the ID stands for.
-func (c *caller) reversal(ctx context.Context, id string) {
+func (c *caller) reversal(ctx context.Context, id string) entry {
 	original, _ := originalOf(id)
-	c.callEntry(ctx, entry{Verb: verbReverse, ID: id, Known: c.knows(original), Succeeded: c.succeeded[original]},
+	return c.callEntry(ctx, entry{Verb: verbReverse, ID: id, Known: c.knows(original), Succeeded: c.succeeded[original]},
 		func(ctx context.Context, _ string) (transfer.Record, error) {
 			return c.coord.Reverse(ctx, c.bank.reversal(id))
 		})
