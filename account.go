@@ -25,7 +25,10 @@ type Account struct {
 	// Ledger is the name of the account's ledger.
 	// Defaults to "", the default ledger.
 	Ledger string
-	// Balance is the money on the account.
+	// Balance is the money on the account that is free: what is held, or on its way to
+	// others, is off it already.
+	// As read it equals Available, while statements and [Coordinator.BalanceAt] count the
+	// money as Posted does.
 	// Its kind is the kind of all amounts that are moved: a decimal such as 0.00 opens an
 	// account for decimals.
 	// Defaults to no units.

@@ -223,15 +223,17 @@ func asUnauthorized(err error) error {
 // The record that comes with it is the earlier one's.
 type ConflictError struct {
 	// Differs names the parts that differ: "legs" (accounts or amounts), "atMost",
-	// "currency", "effects", "hold" (one is a hold and the other is not), "reverses",
-	// "part" (one takes back all that is left, and the other does not), "posted", for a
-	// hold that was posted with another amount, or "collections", for one of a process in
-	// which a ledger or documents are another collection.
+	// "currency", "effects", "hold" (one is a hold and the other is not), "reverses"
+	// (another original, or one is no reversal), "part" (one takes back all that is left,
+	// and the other does not), "posted", for a hold that was posted with another amount,
+	// or "collections", for one of a process in which a ledger or documents are another
+	// collection.
 	// It is empty where this version doesn't know, since a later one has stored the
 	// transfer.
 	Differs []string
 
-	id string
+	id          string
+	oneReverses bool // and the other is no reversal
 }
 
 // Error names the transfer and what differs, without values.
@@ -239,14 +241,14 @@ func (e *ConflictError) Error() string {
 	text := fmt.Sprintf("transfer %s: %v", words.Quote(e.id), ErrIDConflict)
 	before := ": "
 	for _, part := range e.Differs {
-		text += before + difference(part)
+		text += before + e.difference(part)
 		before = ", "
 	}
 	return text
 }
 
 // difference says in words what a part in Differs is.
-func difference(part string) string {
+func (e *ConflictError) difference(part string) string {
 	switch part {
 	case "legs":
 		return "other accounts or amounts"
@@ -257,6 +259,9 @@ func difference(part string) string {
 	case "hold":
 		return "one is a hold and the other is not"
 	case "reverses":
+		if e.oneReverses {
+			return "one is a reversal and the other is not"
+		}
 		return "another original"
 	case "part":
 		return "one takes back all that is left and the other does not"
@@ -274,7 +279,7 @@ func (e *ConflictError) Unwrap() error { return ErrIDConflict }
 // conflict compares a stored transfer with the one that is requested under its ID.
 // Only parts of the digest can differ.
 func conflict(stored, planned document.Transfer) error {
-	e := &ConflictError{id: stored.ID}
+	e := &ConflictError{id: stored.ID, oneReverses: (stored.Reverses == "") != (planned.Reverses == "")}
 	for _, part := range []struct {
 		name  string
 		other bool
@@ -285,7 +290,7 @@ func conflict(stored, planned document.Transfer) error {
 		{"effects", !bytes.Equal(effectsPayload(nil, stored.Effects), effectsPayload(nil, planned.Effects))},
 		{"hold", stored.Hold != planned.Hold},
 		{"reverses", stored.Reverses != planned.Reverses},
-		{"part", stored.Part != planned.Part},
+		{"part", stored.Part != planned.Part && !e.oneReverses},
 	} {
 		if part.other {
 			e.Differs = append(e.Differs, part.name)

@@ -194,7 +194,7 @@ func (s *settings) checkEvents() error {
 		}
 	}
 	if n := s.events.MaxAttempts; n < 0 || n > maxMaxAttempts {
-		return invalid("MaxAttempts of WithEvents lies between 1 and %d, not at %d", maxMaxAttempts, n)
+		return invalid("MaxAttempts of WithEvents lies between 1 and %d, and is %d", maxMaxAttempts, n)
 	}
 	return nil
 }

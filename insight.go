@@ -52,6 +52,8 @@ type ParticipantState struct {
 	// document.
 	// Of a hold that was posted in part, it is what was held.
 	Amount Amount
+	// Currency is that of the amount, "" where it has none.
+	Currency string
 	// State is what the document shows.
 	//
 	//   - none: the transfer has changed nothing there, or has given back what it had
@@ -176,7 +178,7 @@ func participantState(t *document.Transfer, p *insight.Participant) ParticipantS
 	address, _ := p.Address()
 	s := ParticipantState{Ledger: address.Name, Account: p.ID(), Note: p.Note}
 	if p.Leg != nil {
-		s.Amount = Amount{p.Leg.Amount}
+		s.Amount, s.Currency = Amount{p.Leg.Amount}, t.CurrencyOf(*p.Leg)
 	}
 	switch p.Trace {
 	case insight.None:
@@ -252,12 +254,23 @@ func (e Explanation) String() string {
 	return text.String()
 }
 
-// inWords returns the code, and the message where that says more.
+// inWords returns the code, the account or document that is the cause, and the message
+// and the detail where they say more.
 func (f *Failure) inWords() string {
-	if f.Message == "" || f.Message == f.Code {
-		return f.Code
+	text := f.Code
+	switch {
+	case f.Account != "" && f.Ledger != "":
+		text += ": " + words.Whole(f.Account) + " of " + words.Quote(f.Ledger)
+	case f.Account != "":
+		text += ": account " + words.Whole(f.Account)
 	}
-	return f.Code + ": " + f.Message
+	if !strings.EqualFold(strings.ReplaceAll(f.Message, " ", ""), f.Code) && f.Message != "" {
+		text += ": " + f.Message
+	}
+	if f.Detail != "" {
+		text += ": " + f.Detail
+	}
+	return text
 }
 
 // state names the record's state, and what else it is.
@@ -289,6 +302,9 @@ func (p ParticipantState) String() string {
 	text := fmt.Sprintf("%-9s %s", state, name)
 	if !p.Amount.IsZero() {
 		text += " " + p.Amount.String()
+	}
+	if p.Currency != "" {
+		text += " " + words.Quote(p.Currency)
 	}
 	if p.Note != "" {
 		text += " (" + p.Note + ")"

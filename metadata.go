@@ -30,8 +30,7 @@ func encodeMetadata(metadata map[string]any) (bson.Raw, error) {
 	}
 	for key := range metadata {
 		if !isTopLevel(key) {
-			return nil, invalid("the metadata key %s is empty, holds a dot or NUL, begins with a dollar or is not UTF-8",
-				words.Quote(key))
+			return nil, invalid("the metadata key %s %s", words.Quote(key), faultOfKey(key))
 		}
 	}
 	raw, err := bson.Marshal(ordered(metadata, maxMetadataDepth))
@@ -45,6 +44,21 @@ func encodeMetadata(metadata map[string]any) (bson.Raw, error) {
 		return nil, invalid("metadata: %w", err)
 	}
 	return raw, nil
+}
+
+// faultOfKey says what is wrong with a key.
+func faultOfKey(key string) string {
+	switch {
+	case key == "":
+		return "is empty"
+	case strings.HasPrefix(key, "$"):
+		return "begins with a dollar"
+	case strings.Contains(key, "."):
+		return "holds a dot"
+	case strings.Contains(key, "\x00"):
+		return "holds a NUL"
+	}
+	return "is not UTF-8"
 }
 
 // tooDeep stands for a value that is nested too deeply, such as a map that holds itself,

@@ -420,7 +420,7 @@ func (s *settings) checkNumbers() error {
 	case s.returnAt > AtSuccess:
 		return invalid("WithReturnAt wants AtCommit, AtSettled or AtSuccess")
 	case s.markerLimit < 1 || s.markerLimit > maxMarkerLimit:
-		return invalid("a marker limit lies between 1 and %d, not at %d", maxMarkerLimit, s.markerLimit)
+		return invalid("a marker limit lies between 1 and %d, and is %d", maxMarkerLimit, s.markerLimit)
 	case s.retained && s.retention < retention.Shortest:
 		return invalid("a retention is %s or longer, not %s", retention.Shortest, s.retention)
 	case s.stallThreshold < 0:
@@ -464,7 +464,7 @@ func (g GroupCommit) check() error {
 		{"MaxPending", g.MaxPending, maxPending},
 	} {
 		if bound.value < 1 || bound.value > bound.limit {
-			return invalid("%s of GroupCommit lies between 1 and %d, not at %d", bound.name, bound.limit, bound.value)
+			return invalid("%s of GroupCommit lies between 1 and %d, and is %d", bound.name, bound.limit, bound.value)
 		}
 	}
 	return nil

@@ -54,7 +54,11 @@ func (e *RefusedError) Error() string {
 		account = words.Quote(e.Account) + " of " + words.Quote(e.Ledger)
 	}
 	text := fmt.Sprintf("transfer %s refused: %s: %v", words.Quote(e.TransferID), account, e.Unwrap())
-	if e.Detail != "" {
+	switch {
+	case e.Detail == "":
+	case e.why != nil: // whose text has a detail of its own
+		text += "; " + e.Detail
+	default:
 		text += ": " + e.Detail
 	}
 	return text + " (nothing moved; another try needs a new ID)"

@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"slices"
 	"time"
 
 	"github.com/mongotransfer/transfer/internal/document"
@@ -57,7 +58,8 @@ type Record struct {
 	// State is where the transfer stands.
 	State State
 	// Legs are the movements, one per account.
-	// Of a hold they are what is held, or was, also if a part was posted: see Posted.
+	// Of a hold they are what is held, or was, also if a part was posted: see
+	// [Record.Moved].
 	// Each has its currency, whether the request named it with the leg or not.
 	Legs []Leg
 	// Effects are the documents that change with the money.
@@ -141,6 +143,27 @@ type Record struct {
 	// Undelivered are the events of the transfer that were not delivered when it was
 	// read: see [WithEvents].
 	Undelivered []UndeliveredEvent
+}
+
+// Moved returns what the transfer has moved, or is about to: its legs, or the part of
+// them that was posted of a hold.
+// It is nil before the commit, and for what has failed.
+// What was reversed since is in ReversedLegs, and still counts as moved here.
+func (r Record) Moved() []Leg {
+	if !r.State.Decided() {
+		return nil
+	}
+	moved := slices.Clone(r.Legs)
+	if r.Posted == nil {
+		return moved
+	}
+	for i, leg := range moved {
+		moved[i].Amount = *r.Posted
+		if leg.Amount.Sign() < 0 {
+			moved[i].Amount = r.Posted.Neg()
+		}
+	}
+	return moved
 }
 
 // Failure says why a transfer was rolled back, or is stuck.

@@ -193,6 +193,7 @@ func (c *Coordinator) TransferMany(ctx context.Context, requests []Request) ([]R
 // record.
 // A Transfer with the same ID and payload runs it at once, even before its NotBefore, and
 // Cancel takes it back.
+// Each Submit is one command of its own; those who run what was submitted share theirs.
 //
 //   - nil: it is stored, and nothing has moved yet.
 //     Or the call is a repetition, and the record shows how far the transfer is.

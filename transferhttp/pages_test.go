@@ -84,7 +84,7 @@ func TestOverviewShowsWhatNeedsAttention(t *testing.T) {
 	for _, counted := range []string{"1 Stuck", "1 Overdue", "1 Preparing", "1 Committed", "0 Rollback", "1 Due", "0 Scheduled", "2 Held"} {
 		require.Contains(t, overview.section("unfinished"), counted)
 	}
-	require.Contains(t, overview.section("unfinished"), "The oldest should have come to its end")
+	require.Contains(t, overview.section("unfinished"), "The oldest was due")
 	require.Less(t, strings.Index(overview.body, "Needs attention"), strings.Index(overview.body, "Unfinished now"))
 
 	b.Change("transfers", "stuck", bson.M{"$unset": bson.M{"stuck": ""}})
@@ -233,7 +233,7 @@ func TestOneTransfer(t *testing.T) {
 	require.NoError(t, err)
 	require.NotContains(t, p.get("transfer?id=never").section("timeline"), "may begin")
 	require.NotContains(t, done.body, "data-refresh")
-	require.Contains(t, p.get("transfer?id=refused").section("explained"), "insufficientFunds")
+	require.Contains(t, p.get("transfer?id=refused").section("explained"), "insufficientFunds : b : insufficient funds")
 	require.Contains(t, p.get("transfer?id=refused").section("calls"), "transfer Failed")
 	require.Contains(t, open(t, c).get("transfer?id=held").section("calls"), "None are recorded here")
 	b.CheckBooks(bank.Balances(1000, 0))

@@ -51,7 +51,7 @@ func (u *unfinished) create(meter metric.Meter) error {
 		return err
 	}
 	age, err := meter.Float64ObservableGauge("transfer.unfinished.age", metric.WithUnit("s"),
-		metric.WithDescription("Since when the oldest unfinished transfer should have come to its end."))
+		metric.WithDescription("For how long the oldest unfinished transfer has been due."))
 	if err != nil {
 		return err
 	}

@@ -142,6 +142,8 @@ func TestAuditAtEnd(t *testing.T) {
 			openTwo(t, c)
 			_, err = c.Submit(t.Context(), move("s", "alice", "bob", 10))
 			require.NoError(t, err)
+			_, err = c.Transfer(t.Context(), move("t", "alice", "bob", 10)) // which is not finished when the audit runs
+			require.NoError(t, err)
 			if marker {
 				lost := bson.D{{Key: "$set", Value: bson.D{{Key: "pending.lost", Value: int64(-5)}}}}
 				_, err = db.Collection("europe").UpdateByID(t.Context(), "x", lost)

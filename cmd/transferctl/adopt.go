@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongotransfer/transfer"
 	"github.com/mongotransfer/transfer/internal/deployment"
@@ -70,8 +69,8 @@ func (p *program) adoptCommand() *cobra.Command {
 // configuration says in one line what a session is configured with.
 func (s *session) configuration() string {
 	places := []string{"accounts in " + wire.NamespaceOf(s.accounts)}
-	for _, c := range s.registered {
-		places = append(places, wire.NamespaceOf(c))
+	for _, r := range s.registered {
+		places = append(places, fmt.Sprintf("%s %q in %s", r.kind, r.name, wire.NamespaceOf(r.Collection)))
 	}
 	kinds := "no events"
 	if len(s.kinds) > 0 {
@@ -81,7 +80,25 @@ func (s *session) configuration() string {
 	if s.ids == transfer.ObjectIDs {
 		ids = "IDs as ObjectIds"
 	}
-	return strings.Join(append(places, ids, fmt.Sprintf("fields %+v", s.fields), kinds), ", ")
+	return strings.Join(append(places, ids, "fields "+fieldsText(s.fields), kinds), ", ")
+}
+
+// fieldsText names the fields that have other names than usual.
+func fieldsText(f transfer.Fields) string {
+	var renamed []string
+	for name, used := range map[string]string{
+		"balance": f.Balance, "pending": f.Pending, "fence": f.Fence, "floor": f.Floor, "currency": f.Currency, "closed": f.Closed,
+		"frozen": f.Frozen,
+	} {
+		if used != "" && used != name {
+			renamed = append(renamed, name+"="+used)
+		}
+	}
+	if len(renamed) == 0 {
+		return "as usual"
+	}
+	slices.Sort(renamed)
+	return strings.Join(renamed, " ")
 }
 
 // said returns what the notes and the records say about the session's collections.
@@ -105,7 +122,7 @@ func (s *session) said(ctx context.Context) (map[string]string, error) {
 		}
 		said[fmt.Sprintf("%s %q (%s)", kind, n.Name, n.Namespace)] = stands
 	}
-	for _, c := range append([]*mongo.Collection{s.accounts}, s.registered...) {
+	for _, c := range s.allAccounts() {
 		note, found, err := deployment.ReadDeclaredAccounts(ctx, c)
 		if err != nil {
 			return nil, contactError(err)
@@ -115,7 +132,7 @@ func (s *session) said(ctx context.Context) (map[string]string, error) {
 		}
 		about := wire.NamespaceOf(c)
 		said[about+" transfers"] = note.Transfers
-		said[about+" fields"] = fmt.Sprintf("%+v", note.Fields)
+		said[about+" fields"] = fieldsText(transfer.Fields(note.Fields))
 		said[about+" ids"] = "texts"
 		if note.ObjectIDs {
 			said[about+" ids"] = "ObjectIds"

@@ -34,7 +34,7 @@ func TestAdopt(t *testing.T) {
 	d.answer = "yes\n"
 	a = d.run(rename...).requires(exitDone)
 	require.Contains(t, a.out, "replaced: "+b.DB.Name()+".accounts fields: ")
-	require.Contains(t, a.out, "Pending:reserved")
+	require.Contains(t, a.out, "pending=reserved")
 	require.Contains(t, a.out, `replaced: events: "" by "failed"`)
 	require.NotContains(t, a.out, "ids")
 	require.Equal(t, "nothing was to be replaced\n", d.run("adopt", "--yes").done().out)

@@ -40,6 +40,9 @@ func (p *program) redeliverCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if len(rec.Undelivered) == 0 {
+				return p.answer(viewOf(rec), func(w *page) { w.line("nothing to deliver: no event of %q is undelivered", rec.ID) })
+			}
 			if err := p.confirm(ctx, "have %s of %q tried again", count(len(rec.Undelivered), "event"), rec.ID); err != nil {
 				return err
 			}

@@ -23,7 +23,7 @@ func TestChangesAreAskedFor(t *testing.T) {
 		{"cancel", "held"}, {"reverse", "--of", "paid", "--id", "back", "--amount", "10"},
 		{"repair", "open", "paid"}, {"repair", "pending", "--account", "a"},
 		{"repair", "marker", "--account", "a", "--transfer", "held", "--amount", "-20", "--decision", "pay-in"},
-		{"redeliver", "paid"},
+		{"freeze", "a"},
 	}
 	d := atDesk(t, b.DB)
 	for _, args := range changes {
@@ -366,10 +366,15 @@ func TestRedeliver(t *testing.T) {
 	d := atDesk(t, b.DB)
 	require.Equal(t, []string{"paid"}, d.run("list", "--undelivered", "--json").done().column("id"))
 	require.EqualValues(t, 1, d.run("stats", "--json").done().document()["undelivered"])
+	require.Contains(t, d.run("list").done().out, "b +30  undelivered: succeeded\n")
 	b.SetField("transfers", "paid", "outbox.0.due", bson.MaxKey{})
+	require.Contains(t, d.run("list").done().out, "b +30  undelivered: succeeded (given up)\n")
+	require.Contains(t, d.run("redeliver", "paid").requires(exitUsage).err, `have 1 event of "paid" tried again`)
 	require.Contains(t, d.run("show", "paid").done().out, "remove the cause, and run transferctl redeliver.\n")
 	require.Equal(t, "due: 1 event of \"paid\"\n", d.run("redeliver", "paid", "--yes").done().out)
 	d.run("redeliver", "nothing", "--yes").requires(exitNotFound)
+	require.ErrorIs(t, bank.ErrorOf(b.Transfer(t.Context(), bank.Move("poor", "a", "b", 1000))), transfer.ErrInsufficientFunds)
+	require.Equal(t, "nothing to deliver: no event of \"poor\" is undelivered\n", d.run("redeliver", "poor").done().out)
 	b.CheckBooks(bank.Balances(100, 0))
 }
 

@@ -25,13 +25,20 @@ func (s *session) register(p *program, declared deployment.Declared) error {
 	s.addRecorded(declared, ledgers, documents)
 	for name, collection := range ledgers {
 		s.options = append(s.options, transfer.WithLedger(name, collection))
-		s.registered = append(s.registered, collection)
+		s.registered = append(s.registered, registered{"ledger", name, collection})
 	}
 	for name, collection := range documents {
 		s.options = append(s.options, transfer.WithDocuments(name, collection))
-		s.registered = append(s.registered, collection)
+		s.registered = append(s.registered, registered{"documents", name, collection})
 	}
 	return nil
+}
+
+// registered is a ledger or a collection of documents, under the name that transfers give
+// it.
+type registered struct {
+	kind, name string
+	*mongo.Collection
 }
 
 // given returns the collections that a flag names.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -116,6 +118,16 @@ func metadataValue(text string) any {
 	return text
 }
 
+// noteTypes says which values were not taken as texts: of a number that is stored as a
+// text nothing is found.
+func (p *program) noteTypes(metadata map[string]any) {
+	for _, key := range slices.Sorted(maps.Keys(metadata)) {
+		if _, isText := metadata[key].(string); !isText {
+			p.note(`nothing was found; --metadata %s=… was not taken as a text, which would be %[1]s='"…"'`, printable(key))
+		}
+	}
+}
+
 // list writes the transfers that a query selects. What can't be read is reported, and
 // the rest follows.
 func (p *program) list(ctx context.Context, s *session, q transfer.Query) error {
@@ -148,6 +160,9 @@ func (p *program) list(ctx context.Context, s *session, q transfer.Query) error 
 		if q.Limit > 0 && len(rows) == q.Limit {
 			p.note("there may be more: --limit, or --beyond %q", last)
 		}
+	}
+	if last == "" {
+		p.noteTypes(q.Metadata)
 	}
 	return errors.Join(unreadable...)
 }

@@ -70,7 +70,8 @@ func (p *program) root() *cobra.Command {
 	root.AddCommand(
 		p.checkCommand(), p.setupCommand(), p.showCommand(), p.listCommand(), p.statsCommand(), p.recoverCommand(),
 		p.cancelCommand(), p.reverseCommand(), p.auditCommand(), p.repairCommand(), p.accountsCommand(), p.rolesCommand(),
-		p.watchCommand(), p.convertCommand(), p.redeliverCommand(), p.adoptCommand(),
+		p.watchCommand(), p.convertCommand(), p.redeliverCommand(), p.adoptCommand(), p.statementCommand(),
+		p.freezeCommand("freeze", true), p.freezeCommand("unfreeze", false),
 	)
 	return root
 }

@@ -170,7 +170,7 @@ func TestReading(t *testing.T) {
 	require.Equal(t, "ID STATE CREATED MOVES REMARK", rows[0])
 	require.Regexp(t, `^later Initiated .* a -1, b \+1 not before `, rows[1])
 	require.Regexp(t, `^held Preparing \(held\) .* a -20, b \+20 expires `, rows[2])
-	require.Regexp(t, `^refused Fail .* insufficientFunds$`, rows[3])
+	require.Regexp(t, `^refused Fail .* insufficientFunds b$`, rows[3])
 	require.Regexp(t, `^paid Success .* a -30, b \+30$`, rows[4])
 	for _, c := range []struct {
 		args []string

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -55,7 +54,7 @@ func (p *program) confirmReversal(ctx context.Context, s *session, original tran
 	if original.State != transfer.StateSuccess && original.State != transfer.StateCommitted { // for that one it waits
 		return fmt.Errorf("transfer %q: %w: it is in state %s", original.ID, transfer.ErrNotReversible, original.State)
 	}
-	moved := movedLegs(original)
+	moved := original.Moved()
 	var what, before string
 	var err error
 	switch {
@@ -102,21 +101,6 @@ func (s *session) backOfMany(ctx context.Context, original string) (what, before
 		return "all", "", err
 	}
 	return "what is left", fmt.Sprintf(", and of which %s took back a part", count(parts, "reversal")), nil
-}
-
-// movedLegs returns what a transfer has moved: of a hold, what was posted.
-func movedLegs(rec transfer.Record) []transfer.Leg {
-	legs := slices.Clone(rec.Legs)
-	for i := range legs {
-		switch {
-		case rec.Posted == nil:
-		case legs[i].Amount.Sign() < 0:
-			legs[i].Amount = rec.Posted.Neg()
-		default:
-			legs[i].Amount = *rec.Posted
-		}
-	}
-	return legs
 }
 
 // amountLike reads an amount of the kind that a transfer moves: 12 may be units or a

@@ -47,7 +47,7 @@ type session struct {
 	kinds     []transfer.EventKind
 	options   []transfer.Option
 	// registered are the ledgers but for the default one, and the documents.
-	registered []*mongo.Collection
+	registered []registered
 	// left are the recorded names that are not registered.
 	left []leftOut
 }
@@ -162,6 +162,15 @@ func (s *session) configure(ctx context.Context, p *program, need need, declared
 	return s.register(p, declared)
 }
 
+// allAccounts returns the collections of accounts and documents.
+func (s *session) allAccounts() []*mongo.Collection {
+	all := []*mongo.Collection{s.accounts}
+	for _, r := range s.registered {
+		all = append(all, r.Collection)
+	}
+	return all
+}
+
 // checkNotes refuses collections that no process has used so far, unless the command sets
 // up. The first use writes a note, and a mistyped name would become a part of the
 // deployment by that. Only a command that adopts takes what a flag names.
@@ -169,7 +178,7 @@ func (s *session) configure(ctx context.Context, p *program, need need, declared
 // It also refuses collections that belong to other transfers by their notes: see
 // [session.belongs].
 func (s *session) checkNotes(ctx context.Context, need need, named bool) error {
-	for _, c := range append([]*mongo.Collection{s.accounts}, s.registered...) {
+	for _, c := range s.allAccounts() {
 		note, found, err := deployment.ReadDeclaredAccounts(ctx, c)
 		switch {
 		case wire.Denied(err) != nil: // the library names the right

@@ -22,11 +22,12 @@ type explanationView struct {
 }
 
 type participantView struct {
-	Ledger  string          `json:"ledger,omitempty"`
-	Account string          `json:"account"`
-	Amount  transfer.Amount `json:"amount"`
-	State   string          `json:"state"`
-	Note    string          `json:"note,omitempty"`
+	Ledger   string          `json:"ledger,omitempty"`
+	Account  string          `json:"account"`
+	Amount   transfer.Amount `json:"amount"`
+	Currency string          `json:"currency,omitempty"`
+	State    string          `json:"state"`
+	Note     string          `json:"note,omitempty"`
 }
 
 func (p *program) showCommand() *cobra.Command {
@@ -63,6 +64,6 @@ func inOneLine(f *transfer.Failure) *transfer.Failure {
 		return nil
 	}
 	shown := *f
-	shown.Message = printable(shown.Message)
+	shown.Message, shown.Detail = printable(shown.Message), printable(shown.Detail)
 	return &shown
 }

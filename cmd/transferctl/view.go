@@ -210,28 +210,45 @@ func movesText(legs []transfer.Leg) string {
 	return strings.Join(moves, ", ")
 }
 
-// remark returns what else there is to say of a transfer, the most urgent alone.
+// remark returns what else there is to say of a transfer: the most urgent alone, and
+// which event is undelivered.
 func remark(r transfer.Record) string {
+	var remarks []string
+	if urgent := urgentRemark(r); urgent != "" {
+		remarks = append(remarks, urgent)
+	}
+	for _, u := range r.Undelivered {
+		text := "undelivered: " + clean(string(u.Kind))
+		if u.GivenUp {
+			text += " (given up)"
+		}
+		remarks = append(remarks, text)
+	}
+	return strings.Join(remarks, "; ")
+}
+
+func urgentRemark(r transfer.Record) string {
 	switch {
 	case r.Stuck != nil:
-		return "stuck: " + clean(r.Stuck.Code+" "+r.Stuck.Account)
+		return "stuck: " + because(r.Stuck)
 	case r.Failure != nil:
-		return clean(r.Failure.Code)
+		return because(r.Failure)
 	case r.Held:
 		return "expires " + timeText(r.ExpiresAt)
 	case r.Waiting != nil:
-		return "waits: " + clean(r.Waiting.Code+" "+r.Waiting.Account)
+		return "waits: " + because(r.Waiting)
 	case r.State == transfer.StateInitiated && !r.NotBefore.IsZero():
 		return "not before " + timeText(r.NotBefore)
 	case r.Posted != nil:
 		return "posted " + r.Posted.String()
-	case len(r.Undelivered) > 0:
-		return "undelivered: " + clean(string(r.Undelivered[0].Kind))
 	case r.Reverses != "":
 		return "reverses " + clean(r.Reverses)
 	}
 	return ""
 }
+
+// because returns the code of a failure, and the account or document that is the cause.
+func because(f *transfer.Failure) string { return strings.TrimSpace(clean(f.Code + " " + f.Account)) }
 
 // timeText writes a time for people; the zero time is "-".
 func timeText(t time.Time) string {
@@ -254,5 +271,6 @@ func asCommands(advice string) string {
 		"Reverse takes its money back", "transferctl reverse takes its money back",
 		"see Coordinator.Adopt", "see transferctl adopt",
 		"and Cancel takes it back", "and transferctl cancel takes it back",
+		"Post takes the money, and Void gives it back.", "The service may post it, and transferctl cancel gives it back.",
 	).Replace(advice)
 }

@@ -164,7 +164,7 @@ func (w *watchScreen) lists(rows int) (lines []string) {
 			if r.Stuck == nil {
 				return ""
 			}
-			return clean(r.Stuck.Code+" "+r.Stuck.Account) + ": " + r.Stuck.Message
+			return because(r.Stuck) + ": " + r.Stuck.Message
 		}},
 		{"IDLE", x.idle, func(r transfer.Record) string { return "by " + clean(r.Owner) }},
 		{"UNDELIVERED", x.givenUp, undeliveredText},

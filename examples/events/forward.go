@@ -30,7 +30,8 @@ type message struct {
 	State    transfer.State `json:"state"`
 	// At is when it came to be that. The order of messages is not that of these times.
 	At time.Time `json:"at"`
-	// Legs are the movements.
+	// Legs are the movements: of a hold what is held, and of what has succeeded what was
+	// moved, which may be a part of that.
 	Legs []leg `json:"legs"`
 	// Reason is why it has failed.
 	Reason string `json:"reason,omitempty"`
@@ -45,7 +46,11 @@ type leg struct {
 // messageOf returns the message of an event.
 func messageOf(e transfer.Event) message {
 	m := message{ID: e.ID, Transfer: e.Record.ID, State: e.Record.State, At: e.At}
-	for _, l := range e.Record.Legs {
+	legs := e.Record.Legs
+	if e.Kind == transfer.EventSucceeded {
+		legs = e.Record.Moved()
+	}
+	for _, l := range legs {
 		m.Legs = append(m.Legs, leg{l.Account, l.Amount, l.Currency})
 	}
 	if e.Record.Failure != nil {

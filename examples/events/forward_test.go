@@ -70,6 +70,18 @@ func bankOf(t *testing.T, db *mongo.Database) *transfer.Coordinator {
 	return c
 }
 
+// Of a hold that was posted in part, consumers get to see what was moved, and before that
+// what is held.
+func TestMessageOfAPost(t *testing.T) {
+	part, move := transfer.Units(10), transfer.Request{From: "alice", To: "bob", Amount: transfer.Units(30)}
+	legs := []transfer.Leg{{Account: move.From, Amount: move.Amount.Neg()}, {Account: move.To, Amount: move.Amount}}
+	held := transfer.Event{Kind: transfer.EventHeld, Record: transfer.Record{State: transfer.StateSuccess, Legs: legs, Posted: &part}}
+	require.Equal(t, []leg{{"alice", move.Amount.Neg(), ""}, {"bob", move.Amount, ""}}, messageOf(held).Legs)
+	posted := held
+	posted.Kind = transfer.EventSucceeded
+	require.Equal(t, []leg{{"alice", part.Neg(), ""}, {"bob", part, ""}}, messageOf(posted).Legs)
+}
+
 // What becomes of transfers is in the stream, each event once, although a publish fails
 // before it is stored, or after.
 func TestForwarded(t *testing.T) {

@@ -25,6 +25,7 @@ func TestRecordOfAPost(t *testing.T) {
 			held := b.MustHold("h", 60, time.Hour)
 			require.True(t, held.Held)
 			require.Nil(t, held.Posted)
+			require.Nil(t, held.Moved(), "nothing has moved")
 			require.Zero(t, held.CommittedAt)
 			first, err := b.Post(t.Context(), "h", row.part...)
 			require.NoError(t, err)
@@ -34,6 +35,9 @@ func TestRecordOfAPost(t *testing.T) {
 				require.False(t, rec.Held)
 				require.Equal(t, held.Legs, rec.Legs, "what was held")
 				require.Equal(t, row.posted, bank.Units(t, *rec.Posted))
+				require.Equal(t, []transfer.Leg{
+					{Account: "a", Amount: transfer.Units(-row.posted)}, {Account: "b", Amount: transfer.Units(row.posted)},
+				}, rec.Moved())
 				require.Equal(t, b.CommittedAt("h").UTC(), rec.CommittedAt.UTC())
 			}
 			for entry, err := range b.Statement(t.Context(), "b", transfer.StatementQuery{}) {
@@ -63,6 +67,7 @@ func TestRecordsWithoutPosted(t *testing.T) {
 	require.NoError(t, err)
 	for _, rec := range []transfer.Record{posted, moved} {
 		require.Nil(t, rec.Posted, rec.ID)
+		require.Equal(t, rec.Legs, rec.Moved(), rec.ID)
 		require.False(t, rec.Held, rec.ID)
 		const about = time.Minute // the call that commits a transfer estimates the time
 		require.WithinDuration(t, b.CommittedAt(rec.ID), rec.CommittedAt, about, rec.ID)
@@ -73,6 +78,7 @@ func TestRecordsWithoutPosted(t *testing.T) {
 	b.MustHold("h", 10, time.Hour)
 	voided, err := b.Void(t.Context(), "h")
 	require.NoError(t, err)
+	require.Nil(t, voided.Moved())
 	require.Nil(t, voided.Posted)
 	require.False(t, voided.Held)
 	require.Zero(t, voided.CommittedAt)

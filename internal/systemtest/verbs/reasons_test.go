@@ -139,8 +139,7 @@ func TestConflictError(t *testing.T) {
 		require.NoError(t, err)
 	}
 	b.MustHold("h", 60, time.Hour)
-	_, err := b.Reverse(t.Context(), transfer.Reversal{ID: "r", Of: "t", All: true})
-	require.NoError(t, err)
+	require.NoError(t, bank.ErrorOf(b.Reverse(t.Context(), transfer.Reversal{ID: "r", Of: "t", All: true})))
 	for name, row := range map[string]struct {
 		req  transfer.Request
 		hold bool
@@ -157,7 +156,7 @@ func TestConflictError(t *testing.T) {
 		"no effect":            {bank.Move("p", "a", "b", 60), false, []string{"effects"}},
 		"a hold of a transfer": {bank.Move("t", "a", "b", 60), true, []string{"hold"}},
 		"a transfer of a hold": {bank.Move("h", "a", "b", 60), false, []string{"hold"}},
-		"a reversal's ID":      {legs("r", 60, -60), false, []string{"reverses"}},
+		"a reversal's ID":      {legs("r", 60, -60), false, []string{"one reverses"}},
 	} {
 		before := b.Raw("transfers")
 		ask := map[bool]func() (transfer.Record, error){
@@ -173,23 +172,30 @@ func TestConflictError(t *testing.T) {
 		}
 		require.Equal(t, before, b.Raw("transfers"), name)
 	}
-	_, err = b.Post(t.Context(), "h", transfer.PostAmount(transfer.Units(10)))
-	require.NoError(t, err)
-	_, err = b.Post(t.Context(), "h", transfer.PostAmount(transfer.Units(11)))
-	requireConflict(t, err, []string{"posted"}, "posted otherwise")
+	require.NoError(t, bank.ErrorOf(b.Post(t.Context(), "h", transfer.PostAmount(transfer.Units(10)))))
+	requireConflict(t, bank.ErrorOf(b.Post(t.Context(), "h", transfer.PostAmount(transfer.Units(11)))), []string{"posted"}, "posted otherwise")
+	for id, want := range map[string][]string{"t": {"legs", "one reverses"}, "r": {"reverses"}} {
+		_, err := b.Reverse(t.Context(), transfer.Reversal{ID: id, Of: "p", All: true})
+		requireConflict(t, err, want, "a reversal of another one by "+id)
+	}
 }
 
 func requireConflict(t *testing.T, err error, want []string, story string) {
 	t.Helper()
 	var conflict *transfer.ConflictError
 	require.ErrorAs(t, err, &conflict, story)
-	require.Equal(t, want, conflict.Differs, story)
+	differs := make([]string, len(want))
+	for i, part := range want {
+		differs[i] = strings.TrimPrefix(part, "one ")
+	}
+	require.Equal(t, differs, conflict.Differs, story)
 	require.ErrorIs(t, err, transfer.ErrIDConflict, story)
 	require.Equal(t, transfer.Unchanged, transfer.OutcomeOf(err), story)
 	said := map[string]string{
 		"legs": "other accounts or amounts", "atMost": "another AtMost", "currency": "another currency", "effects": "other effects",
-		"hold": "one is a hold and the other is not", "reverses": "another original", "posted": "it was posted with another amount",
-		"part": "one takes back all that is left and the other does not",
+		"hold": "one is a hold and the other is not", "reverses": "another original", "one reverses": "one is a reversal and the other is not",
+		"posted": "it was posted with another amount",
+		"part":   "one takes back all that is left and the other does not",
 	}
 	parts := make([]string, len(want))
 	for i, part := range want {
@@ -239,6 +245,8 @@ func TestCurrencyError(t *testing.T) {
 			require.Equal(t, errors.Unwrap(first).Error(), errors.Unwrap(err).Error(), "in the same words")
 		}
 	}
+	_, err := b.Transfer(t.Context(), bank.Move("both", "usd", "eur", 1))
+	require.ErrorContains(t, err, `the account in "U\"SD"; "eur" is refused as well (`)
 	b.CheckBooks(map[string]int64{"eur": 100, "usd": 100, "none": 100, "odd": 100})
 }
 
