@@ -279,15 +279,19 @@ func (l *Ledger) Close(ctx context.Context, id string) error {
 // Reopen opens a closed account of this ledger again: see [Coordinator.ReopenAccount].
 func (l *Ledger) Reopen(ctx context.Context, id string) error {
 	return l.setClosed(ctx, id, false, func(_ context.Context, status accounts.Status) (done bool, err error) {
-		if status.Closed && status.Malformed {
+		switch {
+		case !status.Malformed:
+			return false, nil
+		case status.Closed:
 			return true, ErrAmountKind
 		}
-		return !status.Closed, nil
+		return true, nil
 	})
 }
 
 // setClosed closes or reopens an account, unless its status says that there is an answer
 // already.
+// It writes also where the account is closed, or open, already: see [accounts.Change].
 func (l *Ledger) setClosed(
 	ctx context.Context, id string, closed bool, judge func(context.Context, accounts.Status) (done bool, err error),
 ) error {
@@ -295,6 +299,7 @@ func (l *Ledger) setClosed(
 		return err
 	}
 	u := updating{ledger: l, id: id, change: accounts.Change{Closed: &closed}}
+	u.stands = func(view document.View) bool { return view.Closed() == closed }
 	u.judge = func(ctx context.Context, view document.View) (done bool, err error) {
 		return judge(ctx, accounts.StatusOf(view))
 	}
@@ -366,8 +371,8 @@ type closing struct {
 // Where there is money, nothing is waited for: waiting takes none away.
 func (c *closing) judge(ctx context.Context, status accounts.Status) (done bool, err error) {
 	switch {
-	case status.Closed:
-		return true, nil
+	case status.Closed: // there is nothing in it, unless other code has written to it
+		return status.Malformed || status.Markers > 0 || !status.Empty, nil
 	case status.Malformed:
 		return true, ErrAmountKind
 	case status.Markers > 0:

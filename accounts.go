@@ -298,7 +298,9 @@ type updating struct {
 	id     string
 	change accounts.Change
 	// judge reports whether a document that was read answers the call.
-	judge  func(context.Context, document.View) (done bool, err error)
+	judge func(context.Context, document.View) (done bool, err error)
+	// stands reports whether a document shows what is wanted already; nil: it never does.
+	stands func(document.View) bool
 	begun  bool             // it was tried by a majority read
 	sent   []protocol.Fence // the new fences of what was sent so far
 	unsure *protocol.Fence  // what the latest change expected whose answer is not known
@@ -346,7 +348,7 @@ func (u *updating) once(ctx context.Context) try {
 	if done, err := u.judge(ctx, view); done || err != nil {
 		return try{done, protocol.NotMatched, err}
 	}
-	if u.unsure != nil && view.Fence() != *u.unsure {
+	if u.unsure != nil && view.Fence() != *u.unsure && (u.stands == nil || !u.stands(view)) {
 		return try{true, protocol.Unknown, withCause(ErrInDoubt, errChangedSince)}
 	}
 	return u.write(ctx, view.Fence())

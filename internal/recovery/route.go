@@ -83,8 +83,17 @@ func (r *route) judge(now time.Time) {
 	if r.stillSince.IsZero() || r.inProgress < routeTrial {
 		r.stillSince = now
 	}
-	r.hangs = r.hangs || now.Sub(r.stillSince) >= routeLimit
+	r.hangs = r.hangs || !r.answers() && now.Sub(r.stillSince) >= routeLimit
 }
+
+// answers reports whether the route is known to answer, whatever hangs on it: it is where
+// the searches go.
+//
+//  1. A user's transaction locks an account, and twenty submitted transfers wait for it.
+//  2. Nothing else is submitted for a while, and so nothing comes to its end.
+//  3. Whatever comes then, for other accounts, would not be begun until the twenty are
+//     given up.
+func (r *route) answers() bool { return r.name == "" }
 
 // Ending is what the end of the work on a transfer shows about its route.
 type Ending int
@@ -106,7 +115,7 @@ func (r *route) ended(now, begun time.Time, how Ending) {
 	switch {
 	case how == Answered:
 		r.lastEnd, r.stillSince, r.proven, r.hangs = now, now, true, false
-	case how == Unanswered && r.lastEnd.Before(begun):
+	case how == Unanswered && !r.answers() && r.lastEnd.Before(begun):
 		r.hangs, r.nextTry = true, now.Add(routePause)
 	}
 	r.judge(now)

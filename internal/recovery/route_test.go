@@ -194,3 +194,20 @@ func TestRoomIsWaitedFor(t *testing.T) {
 	require.NoError(t, c.Engine.Close(t.Context()))
 	require.False(t, c.enterWithin(t.Context(), r, long))
 }
+
+// Where no cluster but that of the searches is needed, nothing is said to hang: what does
+// not come to its end there waits for something else, such as a locked account.
+func TestHomeAnswers(t *testing.T) {
+	t.Parallel()
+	c := newClocked(t, 1000)
+	home, begun := c.to(), c.now
+	for range routeTrial {
+		c.enter(home)
+	}
+	c.now = c.now.Add(2 * routeLimit)
+	require.Positive(t, c.fill(home), "although nothing ends")
+	require.False(t, c.hangs(home))
+	c.leave(home, begun, Unanswered)
+	require.False(t, c.hangs(home), "nor where one is given up")
+	require.Positive(t, c.fill(home))
+}

@@ -74,26 +74,35 @@ func (unbounded) Deadline() (time.Time, bool) {
 type silence struct {
 	ended   error  // of its context
 	servers string // as the driver knew them, where none was found
+	unsent  string // why it was not sent, where a server was found
 }
 
 // silenced turns the driver's error into one that says what has happened.
 // The driver only knows that its own context was cancelled, which nobody has done.
 func silenced(ended, err error) error {
-	var notSelected topology.ServerSelectionError
+	var (
+		notSelected  topology.ServerSelectionError
+		noConnection topology.WaitQueueTimeoutError
+	)
 	s := silence{ended: ended}
 	if errors.As(err, &notSelected) {
 		s.servers = awayText(notSelected.Desc)
 	}
+	if errors.As(err, &noConnection) {
+		s.unsent = noneFree
+	}
 	return s
 }
 
-// Error says whether a server was found.
+// Error says whether a server was found, and a connection to it.
 func (s silence) Error() string {
 	switch {
 	case !errors.Is(s.ended, context.DeadlineExceeded):
 		return "stopped before it was answered"
 	case s.servers != "":
 		return "no server could be reached in time: " + s.servers
+	case s.unsent != "":
+		return s.unsent
 	}
 	return "no answer in time"
 }

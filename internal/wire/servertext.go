@@ -17,6 +17,8 @@ import (
 )
 
 const (
+	// noneFree says that a command was not sent.
+	noneFree = "no connection of the client's pool was free in time"
 	// maxForeignBytes bounds what is quoted of the driver and of the network.
 	maxForeignBytes = 120
 	// maxServersTold is how many addresses are named of a deployment that is away.
@@ -86,7 +88,7 @@ func driverText(err error) string {
 	case errors.As(err, &notSelected):
 		return "server selection error: " + awayText(notSelected.Desc)
 	case errors.As(err, &noConnection):
-		return "no connection of the client's pool was free in time"
+		return noneFree
 	case errors.As(err, &network):
 		return words.Short("connection error: "+network.Error(), maxForeignBytes)
 	case errors.Is(err, context.DeadlineExceeded):

@@ -157,3 +157,18 @@ func TestCodesHaveNames(t *testing.T) {
 		}
 	}
 }
+
+// What ends before it is answered says whether it was sent at all.
+func TestSilenced(t *testing.T) {
+	t.Parallel()
+	for want, err := range map[string]error{
+		"no answer in time": context.DeadlineExceeded,
+		"no connection of the client's pool was free in time": fmt.Errorf("wrapped: %w",
+			topology.WaitQueueTimeoutError{Wrapped: context.DeadlineExceeded}),
+	} {
+		told := silenced(context.DeadlineExceeded, err)
+		require.EqualError(t, told, want)
+		require.ErrorIs(t, told, context.DeadlineExceeded)
+	}
+	require.EqualError(t, silenced(context.Canceled, topology.WaitQueueTimeoutError{}), "stopped before it was answered")
+}

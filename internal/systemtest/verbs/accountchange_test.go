@@ -416,3 +416,34 @@ func TestLateAccountChange(t *testing.T) {
 		})
 	}
 }
+
+// So it is with an account that is closed, or reopened: what a later call has answered
+// stays, also where that has found the account as it wanted it.
+func TestLateClose(t *testing.T) {
+	t.Parallel()
+	closing := func(c *transfer.Coordinator, ctx context.Context, id string) error { return c.CloseAccount(ctx, id) }
+	reopening := func(c *transfer.Coordinator, ctx context.Context, id string) error { return c.ReopenAccount(ctx, id) }
+	type call func(c *transfer.Coordinator, ctx context.Context, id string) error
+	for name, row := range map[string]struct{ before, late, later call }{
+		"a late close of what is open":       {reopening, closing, reopening},
+		"a late reopening of what is closed": {closing, reopening, closing},
+		"a late close of what was closed":    {closing, closing, reopening},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := bank.New(t, 100, 0)
+			require.NoError(t, row.before(b.Coordinator, t.Context(), "b"))
+			ctx, cancel := context.WithCancel(t.Context())
+			w := &bank.Wire{
+				Of: func(command string) bool { return command == "findAndModify" }, What: bank.Held, Die: true, OnStrike: cancel,
+			}
+			require.ErrorIs(t, row.late(b.NewCoordinator(b.Through(w.Client())), ctx, "b"), transfer.ErrInDoubt)
+			require.True(t, w.HasStruck())
+			require.NoError(t, row.later(b.Coordinator, t.Context(), "b"))
+			want := b.Contents()
+			w.Deliver(t)
+			require.Equal(t, want, b.Contents())
+			b.CheckBooks(bank.Balances(100, 0))
+		})
+	}
+}
