@@ -23,13 +23,15 @@ type command struct {
 	calls          []*mongostore.Call
 	isolated       bool // it is about one suspect alone
 	wasHeldUpAlone bool // and an earlier command about it alone was held up
+	isBrief        bool // it only shows whether the document is still locked
 	full           bool // it carries as much as it may, or as its jobs may have of it
 	overdueTimer   *time.Timer
 	sentAt         time.Time
-	queued         int  // tasks that were ready for its server, and were not sent with it
-	answersBefore  int  // how many commands of its lane were answered when it was sent
-	passedBefore   int  // how many about many documents had passed by then
-	superseded     bool // it is overdue: others have its turn and its documents
+	limit          time.Duration // after which it is given up
+	queued         int           // tasks that were ready for its server, and were not sent with it
+	answersBefore  int           // how many commands of its lane were answered when it was sent
+	passedBefore   int           // how many about many documents had passed by then
+	superseded     bool          // it is overdue: others have its turn and its documents
 	returned       bool
 }
 
@@ -109,20 +111,39 @@ func (c *command) learn(now time.Time) {
 		return
 	}
 	cause := c.tasks[0].Cause
-	switch {
-	case wire.HeldUp(cause):
+	heldUp := wire.HeldUp(cause)
+	if heldUp {
 		c.markHeldUp()
-		if c.isolated {
-			return // the document is the reason, not the server
-		}
-	case !wire.Silent(cause) && !wire.GaveUp(cause):
-		return
 	}
+	switch {
+	case heldUp && c.isolated: // the document is the reason, not the server
+	case heldUp && c.mayBeLocked():
+		if !c.superseded {
+			l.window.recordHeldUp()
+		}
+	case wire.Silent(cause) && !c.isBrief, wire.GaveUp(cause):
+		c.recordTimeout()
+	}
+}
+
+// recordTimeout adapts the lane's window to the command not having been answered.
+func (c *command) recordTimeout() {
+	l := c.lane
 	if !c.superseded {
 		l.window.recordTimeout()
 	}
 	if l.answers == c.answersBefore {
 		l.window.recordSilence()
+	}
+}
+
+// recordOverdue adapts the lane's window to the command being overdue: where documents
+// are locked, one more of these may be the reason.
+func (c *command) recordOverdue() {
+	if c.mayBeLocked() && c.lane.server.locked > 0 {
+		c.lane.window.recordHeldUp()
+	} else {
+		c.lane.window.recordTimeout()
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 // gate admits executions.
 // It has a fixed number of places, and each execution keeps its place until it ends.
 // So whatever hangs, the number of transfers that are claimed and unfinished is bounded.
+// Beyond it there is one for each document that somebody else has locked, at most a few
+// (see [Engine.lendsForGood]).
 //
 // With several clusters, an execution is admitted only while each cluster that it touches
 // has fewer places in use than places are free.

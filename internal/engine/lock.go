@@ -69,7 +69,7 @@ func (e *Engine) waitsBehindLock(t *task) bool {
 	if !t.job.claimSentAt.IsZero() {
 		return false
 	}
-	half := max(fewInProgress, e.limits.MaxPending/2)
+	half := e.limits.MaxPending / 2
 	most := mostBehindLock(t.Op.Claim, half)
 	if t.job.waitlist.locked >= half {
 		most = 1
@@ -98,4 +98,35 @@ func mostBehindLock(claim protocol.ClaimKind, half int) int {
 		return fewInProgress
 	}
 	return half
+}
+
+// lendsForGood makes an execution give its place back that waits for a locked document,
+// if those that do have half of the places already. It reports whether it did.
+// It may have claimed, so it goes on to its end without a place. There is one of these
+// for each locked document, at most a few: no others claim then that would wait for it.
+//
+//  1. A user's transaction writes to a thousand accounts, and stays open for a minute.
+//  2. That an account is locked shows once an execution waits for it.
+//  3. If each kept its place, the thousand accounts would come to have all places.
+//
+// A document counts as locked once a command about it alone was held up. On a server that
+// is slow, any may be.
+func (e *Engine) lendsForGood(j *job) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	j.lent = j.lent || j.waitlist.locked >= e.limits.MaxPending/2 && j.isLocked()
+	return j.lent
+}
+
+// isLocked reports whether the server has just given up a command at one of the
+// execution's documents, and one about that document alone.
+// The caller holds the lock.
+func (j *job) isLocked() bool {
+	for i := range j.tasks {
+		t := &j.tasks[i]
+		if s := t.lane.suspects[t.subject]; t.Suspect && s != nil && s.heldUpAlone {
+			return true
+		}
+	}
+	return false
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -201,6 +202,17 @@ func TestNoMoreWaitBehindALock(t *testing.T) {
 	}
 }
 
+// Where there are few places, fewer may wait for a locked document.
+func TestFewPlaces(t *testing.T) {
+	for most, places := range map[int]int{1: 1, 4: 8, fewInProgress: 2 * fewInProgress} {
+		for _, more := range []int{-1, 0} {
+			b := newBehindLock(t, most+more)
+			b.limits.MaxPending = places
+			require.Equal(t, more == 0, b.isRefused(), "%d of %d", most+more, places)
+		}
+	}
+}
+
 // claims is mayClaim for a test beside which executions may go on.
 func claims(e *Engine, t *task) bool {
 	e.mu.Lock()
@@ -283,4 +295,60 @@ func TestIdleExecutionsTeachNothing(t *testing.T) {
 	done.claimSentAt = e.now().Add(-time.Second)
 	e.recordPace(done)
 	require.NotZero(t, j.waitlist.pace.alone)
+}
+
+// An execution that waits for a document that is locked gives its place back where those
+// that do have half of the places, and goes on without one.
+func TestLockedDocumentsLendPlaces(t *testing.T) {
+	const half = 2
+	for name, row := range map[string]struct {
+		others, lent           int
+		marked, alone, noClaim bool
+		hasPlace, lends        bool
+	}{
+		"half of the places":     {others: half, marked: true, alone: true, lends: true},
+		"fewer":                  {others: half - 1, marked: true, alone: true, hasPlace: true},
+		"it held nothing up":     {others: half, alone: true, hasPlace: true},
+		"the server may be slow": {others: half, marked: true, hasPlace: true},
+		"nothing is claimed":     {others: half, marked: true, alone: true, noClaim: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := idle(t)
+			e.limits.MaxPending = 2 * half
+			e.gate.free = 0
+			j := enqueueAlone(t, e, "waits", operation(protocol.Prepare, 1))
+			s := idleServer(e)
+			c := e.takeCommand(s, false)
+			c.answer(protocol.Unknown, heldUp())
+			c.tasks[0].Suspect = true
+			e.complete(c)
+			c.lane.suspectFor(c.tasks[0].subject).heldUpAlone = row.alone
+			c.tasks[0].Suspect = row.marked
+			j.hasPlace, j.claimSent = true, !row.noClaim
+			j.waitlist.locked = row.others
+			e.lendPlace(j)
+			require.Equal(t, row.hasPlace, j.hasPlace)
+			require.Equal(t, row.lends, j.lent)
+			require.Equal(t, !row.hasPlace, e.gate.free == 1)
+			j.waitlist.locked = 0
+			e.lendPlace(j)
+			require.Equal(t, row.lends, j.lent, "to its end")
+		})
+	}
+}
+
+// What goes on without a place waits for none.
+func TestLentPlacesAreNotMissed(t *testing.T) {
+	e := idle(t)
+	j := enqueueAlone(t, e, "t", insert())
+	e.gate.free = 0
+	j.lent = true
+	left, leave := context.WithCancel(t.Context())
+	leave()
+	j.caller = left
+	j.unanswered.Store(0)
+	j.reachServerUntil = e.now().Add(time.Hour)
+	e.resumeAfter(0, j)
+	require.False(t, j.hasPlace)
+	require.Positive(t, j.unanswered.Load(), "it has sent its next round")
 }

@@ -139,6 +139,7 @@ func (e *Engine) takeCommand(s *server, isolated bool) *command {
 	switch {
 	case c != nil:
 		c.sentAt, c.answersBefore, c.passedBefore = e.now(), c.lane.answers, c.lane.passed
+		c.limit = c.giveUpAfter()
 		if e.observer.CommandDone != nil {
 			c.queued = s.ready()
 		}
@@ -209,7 +210,7 @@ func (e *Engine) supersede(c *command) {
 		c.superseded = true
 		s.inTime--
 		s.overdue++
-		c.lane.window.recordTimeout()
+		c.recordOverdue()
 		c.suspectDocuments()
 		c.freeDocuments()
 		e.startOnAllBut(nil)
@@ -249,10 +250,7 @@ func (e *Engine) complete(c *command) (keepsTurn bool) {
 
 // perform sends a command and waits for its answers for as long as one may take.
 func (e *Engine) perform(c *command) {
-	e.mu.Lock()
-	limit := c.lane.window.giveUpAfter()
-	e.mu.Unlock()
-	limited, cancel := e.store.WithLimit(c.context(e.base), limit)
+	limited, cancel := e.store.WithLimit(c.context(e.base), c.limit)
 	defer cancel()
 	e.traceSent(limited, c.calls)
 	e.store.Perform(limited, c.lane.key, c.calls)

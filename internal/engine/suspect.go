@@ -26,6 +26,7 @@ type suspect struct {
 	heldUp      bool // a command was held up at it, and none about it was answered since
 	heldUpAt    time.Time
 	heldUpAlone bool // so was one about it alone since then
+	trials      int  // commands about it alone that were sent since one about it was answered
 	notReached  bool // the latest command about it did not reach it, and most likely many are locked
 	waiting     chain
 	inFlight    int  // tasks that a command about it alone carries
@@ -74,7 +75,7 @@ func (c *command) updateSuspects() {
 	if !heldUp && !c.isolated && slices.ContainsFunc(c.tasks, (*task).answered) {
 		l.passed++
 	}
-	isolates := heldUp && l.passed == c.passedBefore
+	isolates := heldUp && (l.passed == c.passedBefore || l.server.locked > l.server.maxInFlight)
 	for _, t := range c.tasks {
 		if t.Suspect {
 			l.suspectFor(t.subject)
@@ -101,7 +102,7 @@ func (s *suspect) update(c *command, t *task, heldUp bool) {
 		s.overdue--
 	}
 	if t.answered() {
-		s.heldUp = false
+		s.heldUp, s.trials = false, 0
 		s.setHeldUpAlone(false)
 	}
 	if c.isolated {
@@ -156,9 +157,30 @@ func (s *suspect) review() {
 // are locked.
 const mostIsolated = 32
 
-// trialShare says how many of these are for documents that were held up alone before: one
-// of so many.
-const trialShare = 8
+const (
+	// trialShare says how many of these are for documents that were held up alone before:
+	// one of so many.
+	trialShare = 8
+	// trialShareOfMany says so where as many as manyLocked documents are locked: nearly
+	// all of these are found by then.
+	trialShareOfMany = 2
+	manyLocked       = 100
+	// briefTrial is how long the server may try, beside the expected time, to write to a
+	// suspect where documents are locked: a lock that is held shows soon.
+	// Every fourth command about it in a row may take as long as any: perhaps the
+	// document is one that takes long.
+	briefTrial = 200 * time.Millisecond
+)
+
+// giveUpAfter returns after what time the command is given up.
+// The caller holds the lock.
+func (c *command) giveUpAfter() time.Duration {
+	w := &c.lane.window
+	if c.isBrief {
+		return min(w.giveUpAfter(), 2*(briefTrial+w.expectedTime())) // half of it is the server's
+	}
+	return w.giveUpAfter()
+}
 
 // isolatedTurns returns how many commands about suspects may be under way: MaxInFlight
 // for each document at which a command about it alone was held up.
@@ -173,37 +195,62 @@ func (s *server) isolatedTurns() int {
 }
 
 // mayIsolate reports whether a command about a suspect may be sent, if there is a turn.
-// Suspects that were held up alone leave most of the turns to the others, which are most
-// likely as quick as any document: a hundred locked documents would delay those for
-// minutes, and each trial is work for the server.
-func (s *server) mayIsolate() bool {
-	return len(s.suspects) > 0 || len(s.heldUp) > 0 && s.heldUpInFlight < max(1, s.isolatedTurns()/trialShare)
+func (s *server) mayIsolate() bool { return len(s.suspects) > 0 || s.mayTry() }
+
+// mayTry reports whether a command about a document that was held up alone may be sent.
+// Those leave most of the turns to the others, which are most likely as quick as any
+// document: a hundred locked documents would delay those for minutes, and each trial is
+// work for the server.
+func (s *server) mayTry() bool {
+	share := trialShare
+	if s.locked >= manyLocked {
+		share = trialShareOfMany
+	}
+	return len(s.heldUp) > 0 && s.heldUpInFlight < max(1, s.isolatedTurns()/share)
+}
+
+// nextSuspect takes the suspect that is next off its queue.
+// One of several turns is always for those that were held up alone: others may come
+// without end.
+func (s *server) nextSuspect() *suspect {
+	queue := &s.suspects
+	if len(s.suspects) == 0 || s.mayTry() && s.heldUpInFlight == 0 && s.isolatedTurns() > 1 {
+		queue = &s.heldUp
+	}
+	first := (*queue)[0]
+	(*queue)[0] = nil
+	*queue = (*queue)[1:]
+	first.queued = false
+	return first
 }
 
 // nextIsolated returns the next command about a suspect, nil if there is none.
 func (s *server) nextIsolated() *command {
 	for s.mayIsolate() {
-		queue, heldUpAlone := &s.suspects, false
-		if len(s.suspects) == 0 {
-			queue, heldUpAlone = &s.heldUp, true
+		suspect := s.nextSuspect()
+		if c := suspect.nextCommand(); c != nil {
+			return c
 		}
-		first := (*queue)[0]
-		(*queue)[0] = nil
-		*queue = (*queue)[1:]
-		first.queued = false
-		c := &command{lane: first.lane, isolated: true, wasHeldUpAlone: heldUpAlone}
-		for len(c.tasks) < first.lane.window.size && first.waiting.first != nil && c.mayCarry(first.waiting.first) {
-			c.add(first.waiting.pop())
-		}
-		if len(c.tasks) == 0 {
-			continue
-		}
-		first.inFlight, first.carried = len(c.tasks), max(first.carried, len(c.tasks))
-		if heldUpAlone {
-			s.heldUpInFlight++
-		}
-		c.seal()
-		return c
 	}
 	return nil
+}
+
+// nextCommand returns the next command about the suspect, nil if nothing waits for it.
+func (s *suspect) nextCommand() *command {
+	server := s.lane.server
+	c := &command{lane: s.lane, isolated: true, wasHeldUpAlone: s.heldUpAlone}
+	for len(c.tasks) < s.lane.window.size && s.waiting.first != nil && c.mayCarry(s.waiting.first) {
+		c.add(s.waiting.pop())
+	}
+	if len(c.tasks) == 0 {
+		return nil
+	}
+	s.inFlight, s.carried = len(c.tasks), max(s.carried, len(c.tasks))
+	if c.wasHeldUpAlone {
+		server.heldUpInFlight++
+	}
+	s.trials++
+	c.isBrief = server.locked > 0 && s.trials%longTryEvery != 0
+	c.seal()
+	return c
 }

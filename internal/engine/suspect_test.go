@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -290,44 +291,189 @@ func TestWhatWasReachedIsFree(t *testing.T) {
 	require.Zero(t, c.lane.passed, "it was held up all the same")
 }
 
-// Suspects that were held up alone come after the other suspects, and leave them most of
-// the turns.
-func TestLockedDocumentsLeaveATurn(t *testing.T) {
+// withLocked returns an engine that knows of n documents as locked, and of another one at
+// which a command was held up. Each has one execution.
+func withLocked(t *testing.T, n int) (*Engine, *server, []*job) {
+	t.Helper()
 	e := idle(t)
 	var jobs []*job
-	for i := range 4 {
+	for i := range n + 1 {
 		jobs = append(jobs, bigJob(t, e, fmt.Sprint("locked", i), 1))
 		e.enqueue(jobs[i].tasks)
 	}
 	s := idleServer(e)
 	c := e.takeCommand(s, false)
-	c.answer(protocol.Unknown, heldUp())
-	for _, task := range c.tasks {
-		task.Suspect = true
-	}
-	e.complete(c)
-	s.maxInFlight, s.isolated, s.locked = 2, 100, 1
-	for _, j := range jobs[:3] {
+	require.Len(t, c.tasks, n+1)
+	giveUp(e, c)
+	for _, j := range jobs[:n] {
 		e.enqueue(j.tasks)
 		alone := e.takeCommand(s, true)
 		require.False(t, alone.wasHeldUpAlone)
-		alone.answer(protocol.Unknown, heldUp())
-		j.tasks[0].Suspect = true
-		e.complete(alone)
+		giveUp(e, alone)
+	}
+	require.Equal(t, n, s.locked)
+	for _, j := range jobs {
 		e.enqueue(j.tasks)
 	}
-	e.enqueue(jobs[3].tasks)
-	require.Equal(t, []string{"locked3"}, transfersOf(e.takeCommand(s, true)), "it may be innocent")
+	return e, s, jobs
+}
+
+// giveUp is the server giving up a command of which it has done nothing.
+func giveUp(e *Engine, c *command) {
+	c.answer(protocol.Unknown, heldUp())
+	for _, t := range c.tasks {
+		t.Suspect = true
+	}
+	e.complete(c)
+}
+
+// Suspects that were held up alone leave the others most of the turns, but they have one.
+func TestLockedDocumentsLeaveATurn(t *testing.T) {
+	e, s, _ := withLocked(t, 3)
+	s.maxInFlight, s.isolated, s.locked = 2, 100, trialShare
 	trial := e.takeCommand(s, true)
-	require.Equal(t, []string{"locked0"}, transfersOf(trial))
+	require.Equal(t, []string{"locked0"}, transfersOf(trial), "others may come without end")
+	require.Equal(t, []string{"locked3"}, transfersOf(e.takeCommand(s, true)), "it may be innocent")
+	s.locked = 1
 	require.Nil(t, e.takeCommand(s, true), "the other turn is for those that may be innocent")
 	s.locked = trialShare
 	require.Equal(t, []string{"locked1"}, transfersOf(e.takeCommand(s, true)), "there are sixteen turns")
 	require.Nil(t, e.takeCommand(s, true))
 	s.locked = 1
-	trial.answer(protocol.Unknown, heldUp())
-	e.complete(trial)
+	giveUp(e, trial)
 	require.Nil(t, e.takeCommand(s, true), "another trial is under way")
 	s.locked = trialShare
 	require.Equal(t, []string{"locked2"}, transfersOf(e.takeCommand(s, true)))
+}
+
+// A single turn is for those that may be innocent.
+func TestASingleTurnIsForTheInnocent(t *testing.T) {
+	e, s, _ := withLocked(t, 1)
+	require.Equal(t, 1, s.isolatedTurns())
+	require.Equal(t, []string{"locked1"}, transfersOf(e.takeCommand(s, true)))
+	require.Equal(t, []string{"locked0"}, transfersOf(e.takeCommand(s, true)))
+}
+
+// Where very many documents are locked, half of the turns are for these.
+func TestManyLockedDocumentsHaveHalfOfTheTurns(t *testing.T) {
+	_, s, _ := withLocked(t, 1)
+	for locked, most := range map[int]int{manyLocked - 1: mostIsolated / trialShare, manyLocked: mostIsolated / trialShareOfMany} {
+		s.locked = locked
+		s.heldUpInFlight = most - 1
+		require.True(t, s.mayTry())
+		s.heldUpInFlight = most
+		require.False(t, s.mayTry())
+	}
+}
+
+// Where documents are locked, a command about a suspect shows soon whether it is. Every
+// fourth one in a row may take as long as any, until one is answered.
+func TestTrialsAreBrief(t *testing.T) {
+	e, s, jobs := withLocked(t, 1)
+	l := jobs[0].tasks[0].lane
+	w, document := &l.window, l.suspects[jobs[0].tasks[0].subject]
+	w.recordAnswer(40*time.Millisecond, false)
+	brief, long := 2*(briefTrial+w.expectedTime()), w.giveUpAfter()
+	innocent := e.takeCommand(s, true)
+	require.Equal(t, brief, innocent.limit, "others are locked")
+	document.trials = 0
+	for n := range 8 {
+		trial := e.takeCommand(s, true)
+		require.Equal(t, []string{"locked0"}, transfersOf(trial))
+		want := brief
+		if n%longTryEvery == longTryEvery-1 {
+			want = long
+		}
+		require.Equal(t, want, trial.limit, n)
+		giveUp(e, trial)
+		require.Equal(t, long, w.giveUpAfter(), "that says nothing of the server")
+		e.enqueue(jobs[0].tasks)
+	}
+	trial := e.takeCommand(s, true)
+	document.overdue++ // so that it stays a suspect
+	trial.answer(protocol.Applied, nil)
+	e.complete(trial)
+	require.Zero(t, document.trials)
+	s.locked = 0
+	e.enqueue(jobs[0].tasks)
+	require.False(t, e.takeCommand(s, true).isBrief, "nothing is locked, for all that is known")
+	w.recordAnswer(time.Minute, false)
+	require.Equal(t, longestLimit, innocent.giveUpAfter(), "it is never longer")
+}
+
+// That a brief trial was not answered in its time doesn't say that the server is silent.
+func TestBriefTrialsTeachNothing(t *testing.T) {
+	for _, brief := range []bool{true, false} {
+		e, s, jobs := withLocked(t, 1)
+		w := &jobs[0].tasks[0].lane.window
+		size := w.size
+		c := e.takeCommand(s, true)
+		require.True(t, c.isBrief)
+		c.isBrief = brief
+		c.answer(protocol.Unknown, deadlineExceeded(t))
+		e.complete(c)
+		if brief {
+			require.Equal(t, size, w.size)
+		} else {
+			require.Equal(t, 1, w.size)
+		}
+	}
+}
+
+// A command that the server gave up, and that may have waited for a lock, is no time-out:
+// the next ones are not overdue any later, so that others have their turn before the
+// server gives them up. So is one that is overdue where documents are known to be locked.
+// Of a read, and where none is known, it is.
+func TestHeldUpIsNoTimeout(t *testing.T) {
+	for name, row := range map[string]struct {
+		op        protocol.Operation
+		overdue   bool
+		givenUp   bool
+		locked    int
+		want      []int // time-outs, and commands that were held up
+		wantShare int   // of the size
+	}{
+		"given up":                         {operation(protocol.Prepare, 0), false, true, 0, []int{0, 1}, 2},
+		"overdue":                          {operation(protocol.Prepare, 0), true, false, 0, []int{1, 0}, 2},
+		"overdue, others locked":           {operation(protocol.Prepare, 0), true, false, 1, []int{0, 1}, 2},
+		"overdue and given up":             {operation(protocol.Prepare, 0), true, true, 1, []int{0, 1}, 2},
+		"a read is given up":               {operation(protocol.Look, 0), false, true, 0, []int{1, 0}, firstSize},
+		"a read is overdue, others locked": {operation(protocol.Look, 0), true, false, 1, []int{1, 0}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := idle(t)
+			enqueueAlone(t, e, "a", row.op)
+			s := idleServer(e)
+			c := e.takeCommand(s, false)
+			s.locked = row.locked
+			if row.overdue {
+				e.supersede(c)
+			}
+			if row.givenUp {
+				giveUp(e, c)
+			}
+			w := c.lane.window
+			require.Equal(t, row.want, []int{w.timeouts, w.heldUps})
+			require.Equal(t, firstSize/row.wantShare, w.size)
+		})
+	}
+}
+
+// Where many documents are locked, what a command that was held up has not reached is
+// isolated although other commands have passed: the next one would be held up as well.
+func TestMuchIsIsolatedWhereManyAreLocked(t *testing.T) {
+	for locked, suspects := range map[int]int{1: 1, 2: 2} {
+		e := idle(t)
+		j := enqueueAlone(t, e, "locked", operation(protocol.Prepare, 0))
+		enqueueAlone(t, e, "not reached", operation(protocol.Prepare, 1))
+		s := idleServer(e)
+		c := e.takeCommand(s, false)
+		e.supersede(c)
+		c.lane.passed++
+		s.locked = locked
+		c.answer(protocol.Unknown, heldUp())
+		j.tasks[0].Suspect = true
+		e.complete(c)
+		require.Len(t, c.lane.suspects, suspects)
+	}
 }
