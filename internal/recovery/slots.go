@@ -145,6 +145,16 @@ func (s *slots) change(r *route, change func(now time.Time)) {
 	}
 }
 
+// haveRevived reports whether a skipped route answers again since it was asked last.
+func (s *slots) haveRevived() bool {
+	select {
+	case <-s.revived:
+		return true
+	default:
+		return false
+	}
+}
+
 // hangs reports whether a route hangs.
 func (s *slots) hangs(r *route) bool {
 	s.mu.Lock()

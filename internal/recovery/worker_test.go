@@ -331,6 +331,27 @@ func TestFailedSearchIsTriedAgainSoon(t *testing.T) {
 	}
 }
 
+// A worker that has left out what hangs comes back for it soon after it hangs no longer,
+// and otherwise after a pause.
+func TestWorkerComesBackForWhatAnswersAgain(t *testing.T) {
+	t.Parallel()
+	for expected, answers := range map[time.Duration]bool{longestPause: false, time.Second: true} {
+		inItsTime(t, func(t *testing.T, w *worker) {
+			r := newRoute("x")
+			r.inProgress, r.hangs, r.nextTry = 1, true, time.Now().Add(time.Hour)
+			w.submitted.taken, w.submitted.routes[r.name] = 1, r
+			n := w.submitted.newScan(takePatience)
+			n.begun = time.Now().Add(-time.Minute)
+			begun := time.Now()
+			if answers {
+				time.AfterFunc(time.Second, func() { w.submitted.leave(r, begun, Answered) })
+			}
+			w.idle(t.Context(), t.Context(), n)
+			require.InDelta(t, expected, time.Since(begun), float64(2*pollPeriod))
+		})
+	}
+}
+
 // A worker is healthy soon after its searches have failed for a moment, although nothing
 // has been submitted since.
 func TestHealthyAfterAMomentOfFailures(t *testing.T) {
