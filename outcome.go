@@ -3,6 +3,7 @@ package transfer
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/mongotransfer/transfer/internal/document"
 )
@@ -141,7 +142,7 @@ func nothingStored(err error) error {
 //     and pay twice.
 func (c *Coordinator) early(id string, err error) error {
 	if err != nil && c.engine.Sent(id) && OutcomeOf(err) != InDoubt {
-		return inDoubt(id, err)
+		return inDoubt(id, fmt.Errorf("it is under way here for another call; this one: %w", withoutTransfer(id, err)))
 	}
 	return nothingStored(err)
 }

@@ -226,6 +226,7 @@ func TestEndedContextOfWhatIsUnderWay(t *testing.T) {
 	for verb, err := range verbs(ended, "t") {
 		require.ErrorIs(t, err, context.Canceled, verb)
 		require.Equal(t, transfer.InDoubt, transfer.OutcomeOf(err), "%s: %v", verb, err)
+		require.ErrorContains(t, err, "it is under way here for another call; this one: ", verb)
 	}
 	for verb, err := range verbs(ended, "u") {
 		require.Equal(t, transfer.NothingStored, transfer.OutcomeOf(err), "%s: %v", verb, err)
