@@ -207,6 +207,7 @@ func (e *Engine) supersede(c *command) {
 	case s.overdue >= s.maxInFlight:
 		c.overdueTimer.Reset(firstOverdue)
 	default:
+		s.forgetSuspects(e.now())
 		c.superseded = true
 		s.inTime--
 		s.overdue++

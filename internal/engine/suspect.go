@@ -25,9 +25,10 @@ type suspect struct {
 	overdue     int  // commands about it that are overdue
 	heldUp      bool // a command was held up at it, and none about it was answered since
 	heldUpAt    time.Time
-	heldUpAlone bool // so was one about it alone since then
-	trials      int  // commands about it alone that were sent since one about it was answered
-	notReached  bool // the latest command about it did not reach it, and most likely many are locked
+	returnedAt  time.Time // when the latest command about it returned
+	heldUpAlone bool      // so was one about it alone since then
+	trials      int       // commands about it alone that were sent since one about it was answered
+	notReached  bool      // the latest command about it did not reach it, and most likely many are locked
 	waiting     chain
 	inFlight    int  // tasks that a command about it alone carries
 	carried     int  // tasks that such a command has carried at most since one was answered
@@ -72,6 +73,9 @@ func (c *command) mayBeLocked() bool { return !c.lane.isRead && !c.lane.isClaim 
 func (c *command) updateSuspects() {
 	l := c.lane
 	heldUp := slices.ContainsFunc(c.tasks, func(t *task) bool { return t.Suspect })
+	if heldUp {
+		l.server.forgetSuspects(l.now())
+	}
 	if !heldUp && !c.isolated && slices.ContainsFunc(c.tasks, (*task).answered) {
 		l.passed++
 	}
@@ -94,8 +98,9 @@ func (c *command) updateSuspects() {
 
 // update records how a task about the document went, and whether its command was held up.
 func (s *suspect) update(c *command, t *task, heldUp bool) {
+	s.returnedAt = s.lane.now()
 	if t.Suspect {
-		s.heldUp, s.heldUpAt = true, s.lane.now()
+		s.heldUp, s.heldUpAt = true, s.returnedAt
 		s.setHeldUpAlone(s.heldUpAlone || c.isolated)
 	}
 	if c.superseded {
@@ -133,6 +138,29 @@ func (s *suspect) waiters() int {
 		return 0
 	}
 	return max(n, s.carried)
+}
+
+// forgetAfter is after what time a suspect is forgotten that nobody comes back to.
+const forgetAfter = 10 * longestPause
+
+// forgetSuspects forgets the suspects that nobody comes back to: their executions have
+// ended, or others have finished them. Such a document would count as locked for ever.
+// The caller holds the lock.
+func (s *server) forgetSuspects(now time.Time) {
+	for _, l := range s.lanes {
+		for subject, suspect := range l.suspects {
+			if suspect.isLeft(now) {
+				suspect.setHeldUpAlone(false)
+				delete(l.suspects, subject)
+			}
+		}
+	}
+}
+
+// isLeft reports whether nobody has come back to the document for long.
+func (s *suspect) isLeft(now time.Time) bool {
+	idle := s.overdue == 0 && s.waiting.first == nil && s.lane.busy[s.subject] == 0
+	return idle && now.Sub(s.returnedAt) > forgetAfter
 }
 
 // review frees a document that is no longer suspected.
