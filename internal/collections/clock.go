@@ -4,13 +4,11 @@ import (
 	"context"
 	"sync"
 	"time"
-
-	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // ServerTime returns what the clock of the transfers' server shows.
 func (c *Catalog) ServerTime(ctx context.Context) (time.Time, error) {
-	answer, err := Hello(wire.Detached(ctx), c.Transfers)
+	answer, err := Hello(ctx, c.Transfers)
 	return answer.LocalTime, err
 }
 

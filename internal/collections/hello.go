@@ -41,20 +41,20 @@ type HelloAnswer struct {
 // Routed reports whether it is the answer of a mongos.
 func (h HelloAnswer) Routed() bool { return h.Message == "isdbgrid" }
 
-// Hello asks a collection's server who it is and what its clock shows.
+// Hello asks a collection's server who it is and what its clock shows, in no session of
+// the caller's: it would open a transaction, or fail where the session has ended.
 func Hello(ctx context.Context, c *mongo.Collection) (HelloAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, wire.CommandLimit)
 	defer cancel()
 	var answer HelloAnswer
 	command := bson.D{{Key: "hello", Value: 1}}
-	err := c.Database().RunCommand(ctx, command, options.RunCmd().SetReadPreference(readpref.Primary())).Decode(&answer)
+	err := c.Database().RunCommand(wire.Detached(ctx), command, options.RunCmd().SetReadPreference(readpref.Primary())).Decode(&answer)
 	return answer, wire.ServerErrorOf(err, "hello", c.Database().Name())
 }
 
 // ServersAnswer asks the server of each cluster, and returns the error of one that does
 // not answer, or can't be used.
 func (c *Catalog) ServersAnswer(ctx context.Context) error {
-	ctx = wire.Detached(ctx)
 	asked := map[Cluster]bool{}
 	var all sync.WaitGroup
 	var mu sync.Mutex

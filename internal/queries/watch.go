@@ -53,7 +53,7 @@ func (q *Queries) WatchNothing(ctx context.Context, awaited time.Duration) (*Str
 // OnlyMember reports whether the transfers are on a set with one member that may become
 // its primary.
 func (q *Queries) OnlyMember(ctx context.Context) (bool, error) {
-	answer, err := collections.Hello(wire.Detached(ctx), q.catalog.Majority)
+	answer, err := collections.Hello(ctx, q.catalog.Majority)
 	return err == nil && len(answer.Hosts) == 1 && !answer.Routed(), err
 }
 

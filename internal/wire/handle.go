@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
@@ -8,18 +9,25 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 )
 
-// ForCommands returns a handle of the same collection whose concerns are the library's
-// own, and not the client's.
+// ForCommands returns a handle of the same collection whose concerns and codecs are the
+// library's own, and not the client's.
 func ForCommands(c *mongo.Collection) *mongo.Collection {
-	concerns := options.Database().
-		SetReadPreference(readpref.Primary()).SetReadConcern(readconcern.Majority()).SetWriteConcern(writeconcern.Majority())
-	return c.Database().Client().Database(c.Database().Name(), concerns).Collection(c.Name())
+	return own(c, readconcern.Majority())
 }
 
-// ForReads returns the collection for reads from the primary, whatever the client
-// prefers.
+// ForReads returns such a handle for reads from the primary, whatever the client prefers.
 func ForReads(c *mongo.Collection, concern *readconcern.ReadConcern) *mongo.Collection {
-	return c.Clone(options.Collection().SetReadConcern(concern).SetReadPreference(readpref.Primary()))
+	return own(c, concern)
+}
+
+// own returns a handle that encodes and decodes as the driver does by itself: with codecs
+// of the user's, such as one that trims texts, a read would search for another ID, or
+// time, than is stored.
+func own(c *mongo.Collection, concern *readconcern.ReadConcern) *mongo.Collection {
+	handle := options.Database().
+		SetReadPreference(readpref.Primary()).SetReadConcern(concern).SetWriteConcern(writeconcern.Majority()).
+		SetRegistry(bson.NewRegistry()).SetBSONOptions(&options.BSONOptions{})
+	return c.Database().Client().Database(c.Database().Name(), handle).Collection(c.Name())
 }
 
 // NamespaceOf returns a collection's database and name, such as "bank.accounts".
