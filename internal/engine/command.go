@@ -24,6 +24,7 @@ type command struct {
 	isolated       bool // it is about one suspect alone
 	wasHeldUpAlone bool // and an earlier command about it alone was held up
 	isBrief        bool // it only shows whether the document is still locked
+	isLong         bool // it may take the longest limit
 	full           bool // it carries as much as it may, or as its jobs may have of it
 	overdueTimer   *time.Timer
 	sentAt         time.Time
@@ -104,6 +105,7 @@ func (c *command) learn(now time.Time) {
 	l := c.lane
 	if slices.ContainsFunc(c.tasks, (*task).answered) {
 		l.answers++
+		l.answerAt = now
 		l.window.recordAnswer(now.Sub(c.sentAt), c.full)
 		for _, t := range c.tasks {
 			t.job.heldUp = t.job.heldUp && !t.answered()
@@ -121,7 +123,8 @@ func (c *command) learn(now time.Time) {
 		if !c.superseded {
 			l.window.recordHeldUp()
 		}
-	case wire.Silent(cause) && !c.isBrief, wire.GaveUp(cause):
+	case c.isBrief: // its time was too short to say anything of the server
+	case wire.Silent(cause), wire.GaveUp(cause):
 		c.recordTimeout()
 	}
 }

@@ -28,7 +28,12 @@ type gate struct {
 	inUse        map[collections.Cluster]int
 	waitlists    []*waitlist // one for each set of clusters
 	next         int         // the waitlist that is served next
+	lockedOn     lockedCount
 }
+
+// lockedCount counts, by cluster, executions of all waitlists that wait for documents
+// that may be locked. The engine's lock guards it.
+type lockedCount map[collections.Cluster]int
 
 // waitlist is where executions wait that touch the same set of clusters, first come first
 // served.
@@ -40,10 +45,11 @@ type waitlist struct {
 	crowd     crowd     // who want some of these
 	yielding  chain     // claims of submitted transfers; guarded by the engine's lock
 	locked    int       // executions that wait for documents that may be locked; likewise
+	lockedOn  lockedCount
 }
 
 func newGate(size int, multiCluster bool) *gate {
-	return &gate{free: size, multiCluster: multiCluster, inUse: map[collections.Cluster]int{}}
+	return &gate{free: size, multiCluster: multiCluster, inUse: map[collections.Cluster]int{}, lockedOn: lockedCount{}}
 }
 
 // acquire waits on a waitlist for a place.
@@ -166,7 +172,7 @@ func (g *gate) waitlistFor(clusters []collections.Cluster) *waitlist {
 			return w
 		}
 	}
-	w := &waitlist{clusters: clusters}
+	w := &waitlist{clusters: clusters, lockedOn: g.lockedOn}
 	g.waitlists = append(g.waitlists, w)
 	return w
 }

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
@@ -303,6 +305,7 @@ func TestLockedDocumentsLendPlaces(t *testing.T) {
 	const half = 2
 	for name, row := range map[string]struct {
 		others, lent           int
+		silent                 time.Duration // for which its lane was not answered
 		marked, alone, noClaim bool
 		hasPlace, lends        bool
 	}{
@@ -310,6 +313,9 @@ func TestLockedDocumentsLendPlaces(t *testing.T) {
 		"fewer":                  {others: half - 1, marked: true, alone: true, hasPlace: true},
 		"it held nothing up":     {others: half, alone: true, hasPlace: true},
 		"the server may be slow": {others: half, marked: true, hasPlace: true},
+		"as many as may lend":    {others: half, lent: mostLent - 1, marked: true, alone: true, lends: true},
+		"more":                   {others: half, lent: mostLent, marked: true, alone: true, hasPlace: true},
+		"all may be locked":      {others: half, silent: lentWithin, marked: true, alone: true, hasPlace: true},
 		"nothing is claimed":     {others: half, marked: true, alone: true, noClaim: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -325,7 +331,8 @@ func TestLockedDocumentsLendPlaces(t *testing.T) {
 			c.lane.suspectFor(c.tasks[0].subject).heldUpAlone = row.alone
 			c.tasks[0].Suspect = row.marked
 			j.hasPlace, j.claimSent = true, !row.noClaim
-			j.waitlist.locked = row.others
+			j.waitlist.locked, e.lent = row.others, row.lent
+			c.lane.answerAt = e.now().Add(-row.silent)
 			e.lendPlace(j)
 			require.Equal(t, row.hasPlace, j.hasPlace)
 			require.Equal(t, row.lends, j.lent)
@@ -333,7 +340,37 @@ func TestLockedDocumentsLendPlaces(t *testing.T) {
 			j.waitlist.locked = 0
 			e.lendPlace(j)
 			require.Equal(t, row.lends, j.lent, "to its end")
+			if row.lends {
+				require.Equal(t, row.lent+1, e.lent, "it is counted once")
+			}
+			e.unregister(j)
+			require.Equal(t, row.lent, e.lent)
 		})
+	}
+}
+
+// Where there are several clusters, each has a part of the places. What waits for locked
+// documents of one counts together, whatever other clusters it needs.
+func TestLockedDocumentsOfOneCluster(t *testing.T) {
+	e := idle(t)
+	e.gate.multiCluster = true
+	e.limits.MaxPending = 8
+	here, there := collections.Cluster{Client: &mongo.Client{}}, collections.Cluster{Client: &mongo.Client{}}
+	both := e.gate.waitlistFor([]collections.Cluster{here, there})
+	one, other := e.gate.waitlistFor([]collections.Cluster{here}), e.gate.waitlistFor([]collections.Cluster{there})
+	most := e.limits.MaxPending / 2 / e.store.ClusterCount()
+	jobs := make([]*job, most)
+	for i := range jobs {
+		require.False(t, e.manyBehindLocks(one))
+		jobs[i] = &job{waitlist: []*waitlist{one, both}[i%2]}
+		jobs[i].beginWait(e.now())
+	}
+	require.True(t, e.manyBehindLocks(one))
+	require.True(t, e.manyBehindLocks(both))
+	require.False(t, e.manyBehindLocks(other))
+	for _, j := range jobs {
+		j.endWait(e.now())
+		require.False(t, e.manyBehindLocks(one))
 	}
 }
 

@@ -33,6 +33,7 @@ func withLocked(t *testing.T, n int) (*Engine, *server, []*job) {
 		giveUp(e, alone)
 	}
 	require.Equal(t, n, s.locked)
+	c.lane.answerAt = now // others are served
 	for _, j := range jobs {
 		e.enqueue(j.tasks)
 	}
@@ -98,11 +99,14 @@ func TestTrialsAreBrief(t *testing.T) {
 	innocent := e.takeCommand(s, true)
 	require.Equal(t, brief, innocent.limit, "others are locked")
 	document.trials = 0
-	for n := range 8 {
+	for n := range longestTryEvery {
 		trial := e.takeCommand(s, true)
 		require.Equal(t, []string{"locked0"}, transfersOf(trial))
 		want := brief
-		if n%longTryEvery == longTryEvery-1 {
+		switch {
+		case n == longestTryEvery-1:
+			want = longestLimit
+		case n%longTryEvery == longTryEvery-1:
 			want = long
 		}
 		require.Equal(t, want, trial.limit, n)
@@ -120,6 +124,30 @@ func TestTrialsAreBrief(t *testing.T) {
 	require.False(t, e.takeCommand(s, true).isBrief, "nothing is locked, for all that is known")
 	w.recordAnswer(time.Minute, false)
 	require.Equal(t, longestLimit, innocent.giveUpAfter(), "it is never longer")
+}
+
+// Where nothing of the lane is answered, the server may be slow: no trial is brief, and
+// every fourth may take the longest limit.
+func TestTrialsOfASlowServer(t *testing.T) {
+	e, s, jobs := withLocked(t, 1)
+	l := jobs[0].tasks[0].lane
+	l.answerAt = e.now().Add(-quickWithin)
+	l.suspects[jobs[0].tasks[0].subject].trials = 0
+	require.Equal(t, []string{"locked1"}, transfersOf(e.takeCommand(s, true)))
+	for n := range 2 * longTryEvery {
+		trial := e.takeCommand(s, true)
+		want := l.window.giveUpAfter()
+		if n%longTryEvery == longTryEvery-1 {
+			want = longestLimit
+		}
+		require.Equal(t, want, trial.limit, n)
+		giveUp(e, trial)
+		e.enqueue(jobs[0].tasks)
+	}
+	slow := e.takeCommand(s, true)
+	slow.answer(protocol.Applied, nil)
+	e.complete(slow)
+	require.Equal(t, e.now(), l.answerAt)
 }
 
 // That a brief trial was not answered in its time doesn't say that the server is silent.

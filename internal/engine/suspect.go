@@ -198,14 +198,25 @@ const (
 	// Every fourth command about it in a row may take as long as any: perhaps the
 	// document is one that takes long.
 	briefTrial = 200 * time.Millisecond
+	// quickWithin is how long after an answer of its lane a trial may be brief. Where
+	// there is none for longer, the server may be slow.
+	quickWithin = time.Second
+	// longestTryEvery says which commands about a suspect in a row may take the longest
+	// limit although its lane is answered.
+	// Where it is not, every fourth one may: what is given up alone says nothing of the
+	// server, so that the lane's window stays as it is where all documents are suspects.
+	longestTryEvery = longTryEvery * longTryEvery
 )
 
 // giveUpAfter returns after what time the command is given up.
 // The caller holds the lock.
 func (c *command) giveUpAfter() time.Duration {
 	w := &c.lane.window
-	if c.isBrief {
+	switch {
+	case c.isBrief:
 		return min(w.giveUpAfter(), 2*(briefTrial+w.expectedTime())) // half of it is the server's
+	case c.isLong:
+		return longestLimit
 	}
 	return w.giveUpAfter()
 }
@@ -278,7 +289,13 @@ func (s *suspect) nextCommand() *command {
 		server.heldUpInFlight++
 	}
 	s.trials++
-	c.isBrief = server.locked > 0 && s.trials%longTryEvery != 0
+	quick := s.lane.now().Sub(s.lane.answerAt) < quickWithin
+	switch {
+	case s.trials%longTryEvery != 0:
+		c.isBrief = quick && server.locked > 0
+	case !quick, s.trials%longestTryEvery == 0:
+		c.isLong = true
+	}
 	c.seal()
 	return c
 }

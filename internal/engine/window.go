@@ -87,7 +87,7 @@ func (w *window) recordHeldUp() {
 	if w.heldUps > longTryEvery {
 		least = 1
 	}
-	w.size = max(w.size/2, least)
+	w.size = min(w.size, max(w.size/2, least)) // one that probes after silence does not grow
 	w.threshold = min(max(w.size, growth), w.largest)
 }
 

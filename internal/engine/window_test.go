@@ -129,6 +129,9 @@ func TestWindowWhereDocumentsAreLocked(t *testing.T) {
 		w.recordHeldUp()
 		require.Equal(t, leastHeldUp, w.size)
 	}
+	w.recordSilence()
+	w.recordHeldUp()
+	require.Equal(t, 1, w.size, "it still probes")
 	few := newWindow(8)
 	few.recordHeldUp()
 	require.Equal(t, 8, few.size)
