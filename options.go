@@ -286,7 +286,7 @@ type GroupCommit struct {
 	// One whose deadline comes first is refused early, with [context.DeadlineExceeded]:
 	// after an eighth of its time, and up to three quarters where thousands are refused.
 	// A transfer keeps its place until its caller has the answer.
-	// As many again may be finished in the background, and some for locked accounts.
+	// As many again may be finished in the background.
 	// Where there are several clusters, each can have as many places as are free, so that
 	// what hangs on one leaves room for the others.
 	// Defaults to 2048.

@@ -22,7 +22,6 @@ type behindLock struct {
 func newBehindLock(t *testing.T, n int) *behindLock {
 	t.Helper()
 	e := idle(t)
-	e.limits.MaxPending = 4 * fewInProgress
 	now := time.Now()
 	e.now = func() time.Time { return now }
 	enqueueAlone(t, e, "first", operation(protocol.Prepare, 1))

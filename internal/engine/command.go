@@ -23,16 +23,13 @@ type command struct {
 	calls          []*mongostore.Call
 	isolated       bool // it is about one suspect alone
 	wasHeldUpAlone bool // and an earlier command about it alone was held up
-	isBrief        bool // it only shows whether the document is still locked
-	isLong         bool // it may take the longest limit
 	full           bool // it carries as much as it may, or as its jobs may have of it
 	overdueTimer   *time.Timer
 	sentAt         time.Time
-	limit          time.Duration // after which it is given up
-	queued         int           // tasks that were ready for its server, and were not sent with it
-	answersBefore  int           // how many commands of its lane were answered when it was sent
-	passedBefore   int           // how many about many documents had passed by then
-	superseded     bool          // it is overdue: others have its turn and its documents
+	queued         int  // tasks that were ready for its server, and were not sent with it
+	answersBefore  int  // how many commands of its lane were answered when it was sent
+	passedBefore   int  // how many about many documents had passed by then
+	superseded     bool // it is overdue: others have its turn and its documents
 	returned       bool
 }
 
@@ -105,7 +102,6 @@ func (c *command) learn(now time.Time) {
 	l := c.lane
 	if slices.ContainsFunc(c.tasks, (*task).answered) {
 		l.answers++
-		l.answerAt = now
 		l.window.recordAnswer(now.Sub(c.sentAt), c.full)
 		for _, t := range c.tasks {
 			t.job.heldUp = t.job.heldUp && !t.answered()
@@ -113,40 +109,20 @@ func (c *command) learn(now time.Time) {
 		return
 	}
 	cause := c.tasks[0].Cause
-	heldUp := wire.HeldUp(cause)
-	if heldUp {
-		c.markHeldUp()
-	}
 	switch {
-	case heldUp && c.isolated: // the document is the reason, not the server
-	case heldUp && c.mayBeLocked():
-		if !c.superseded {
-			l.window.recordHeldUp()
+	case wire.HeldUp(cause):
+		c.markHeldUp()
+		if c.isolated {
+			return // the document is the reason, not the server
 		}
-	case c.isBrief: // its time was too short to say anything of the server
-	case wire.Silent(cause), wire.GaveUp(cause):
-		c.recordTimeout()
+	case !wire.Silent(cause) && !wire.GaveUp(cause):
+		return
 	}
-}
-
-// recordTimeout adapts the lane's window to the command not having been answered.
-func (c *command) recordTimeout() {
-	l := c.lane
 	if !c.superseded {
 		l.window.recordTimeout()
 	}
 	if l.answers == c.answersBefore {
 		l.window.recordSilence()
-	}
-}
-
-// recordOverdue adapts the lane's window to the command being overdue: where documents
-// are locked, one more of these may be the reason.
-func (c *command) recordOverdue() {
-	if c.mayBeLocked() && c.lane.server.locked > 0 {
-		c.lane.window.recordHeldUp()
-	} else {
-		c.lane.window.recordTimeout()
 	}
 }
 

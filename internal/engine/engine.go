@@ -55,7 +55,6 @@ type Engine struct {
 	lanes   map[mongostore.Lane]*lane
 	servers map[collections.Cluster]*server
 
-	lent          int                // executions that go on without a place
 	deferredJobs  int                // executions that nobody waits for
 	deferredTasks map[string][]*task // by transfer ID
 	hurried       map[string]int     // callers of HurryUp by transfer ID
@@ -286,9 +285,6 @@ func (e *Engine) unregister(j *job) {
 		e.deferredJobs--
 	} else {
 		e.recordPace(j)
-	}
-	if j.lent {
-		e.lent--
 	}
 	if j.callerKnows {
 		entry.callersKnow--

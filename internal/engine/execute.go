@@ -219,7 +219,7 @@ func (e *Engine) resumeAfter(pause time.Duration, j *job) {
 	defer e.startAllBut(nil)
 	e.lendPlace(j)
 	e.pause(j, pause)
-	if !j.hasPlace && !j.lent && !j.deferred {
+	if !j.hasPlace && !j.deferred {
 		err := e.gate.acquire(j.caller, e.closing, j.waitlist)
 		if err != nil && !j.mayBeStored() {
 			e.end(j, err)
@@ -250,14 +250,14 @@ func (e *Engine) pause(j *job, pause time.Duration) {
 
 // lendPlace releases the place of a job that pauses, if none of it can be stored.
 // One that has claimed, or may have, keeps its place: the number of transfers that are
-// stored and unfinished is bounded. For locked documents see [Engine.lendsForGood].
+// stored and unfinished is bounded.
 // A reversal that waits for its turn has prepared nothing, and lends it all the same: the
 // one before it may need it.
 func (e *Engine) lendPlace(j *job) {
 	j.mu.Lock()
 	claimSent := j.claimSent
 	j.mu.Unlock()
-	if !claimSent || j.waitsForTurn || e.lendsForGood(j) {
+	if !claimSent || j.waitsForTurn {
 		e.releasePlace(j)
 	}
 }

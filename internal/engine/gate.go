@@ -12,8 +12,6 @@ import (
 // gate admits executions.
 // It has a fixed number of places, and each execution keeps its place until it ends.
 // So whatever hangs, the number of transfers that are claimed and unfinished is bounded.
-// Beyond it there is one for each document that somebody else has locked, at most a few
-// (see [Engine.lendsForGood]).
 //
 // With several clusters, an execution is admitted only while each cluster that it touches
 // has fewer places in use than places are free.
@@ -28,12 +26,7 @@ type gate struct {
 	inUse        map[collections.Cluster]int
 	waitlists    []*waitlist // one for each set of clusters
 	next         int         // the waitlist that is served next
-	lockedOn     lockedCount
 }
-
-// lockedCount counts, by cluster, executions of all waitlists that wait for documents
-// that may be locked. The engine's lock guards it.
-type lockedCount map[collections.Cluster]int
 
 // waitlist is where executions wait that touch the same set of clusters, first come first
 // served.
@@ -45,11 +38,10 @@ type waitlist struct {
 	crowd     crowd     // who want some of these
 	yielding  chain     // claims of submitted transfers; guarded by the engine's lock
 	locked    int       // executions that wait for documents that may be locked; likewise
-	lockedOn  lockedCount
 }
 
 func newGate(size int, multiCluster bool) *gate {
-	return &gate{free: size, multiCluster: multiCluster, inUse: map[collections.Cluster]int{}, lockedOn: lockedCount{}}
+	return &gate{free: size, multiCluster: multiCluster, inUse: map[collections.Cluster]int{}}
 }
 
 // acquire waits on a waitlist for a place.
@@ -172,7 +164,7 @@ func (g *gate) waitlistFor(clusters []collections.Cluster) *waitlist {
 			return w
 		}
 	}
-	w := &waitlist{clusters: clusters, lockedOn: g.lockedOn}
+	w := &waitlist{clusters: clusters}
 	g.waitlists = append(g.waitlists, w)
 	return w
 }

@@ -37,7 +37,6 @@ type job struct {
 	waitlist         *waitlist            // of the clusters that it touches
 	member           *member              // of the crowd, for its caller; nil: nobody counts it
 	hasPlace         bool                 // it has a place of the gate
-	lent             bool                 // it goes on without one, as it waits for a lock
 	waitsForTurn     bool                 // another reversal has reserved its original
 	tasks            []task               // of the present round
 	trail            *stages.Trail        // of its caller; nil: nobody asks

@@ -69,11 +69,10 @@ type lane struct {
 	parked    map[collections.Subject]*chain // tasks that wait for those documents
 	suspects  map[collections.Subject]*suspect
 	window    window
-	answers   int       // commands that were answered so far
-	answerAt  time.Time // when the latest of these was
-	passed    int       // of these, commands about many documents that nothing held up
-	skipped   int       // how often other lanes sent a command since it last did
-	dueCredit int       // what is left of the part that tasks in due had of earlier commands
+	answers   int // commands that were answered so far
+	passed    int // of these, commands about many documents that nothing held up
+	skipped   int // how often other lanes sent a command since it last did
+	dueCredit int // what is left of the part that tasks in due had of earlier commands
 	deferred  []*deferred
 	lastAdded *task // while the tasks of a round are added: the latest one
 }

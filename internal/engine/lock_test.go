@@ -1,15 +1,12 @@
 package engine
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
@@ -204,17 +201,6 @@ func TestNoMoreWaitBehindALock(t *testing.T) {
 	}
 }
 
-// Where there are few places, fewer may wait for a locked document.
-func TestFewPlaces(t *testing.T) {
-	for most, places := range map[int]int{1: 1, 4: 8, fewInProgress: 2 * fewInProgress} {
-		for _, more := range []int{-1, 0} {
-			b := newBehindLock(t, most+more)
-			b.limits.MaxPending = places
-			require.Equal(t, more == 0, b.isRefused(), "%d of %d", most+more, places)
-		}
-	}
-}
-
 // claims is mayClaim for a test beside which executions may go on.
 func claims(e *Engine, t *task) bool {
 	e.mu.Lock()
@@ -297,95 +283,4 @@ func TestIdleExecutionsTeachNothing(t *testing.T) {
 	done.claimSentAt = e.now().Add(-time.Second)
 	e.recordPace(done)
 	require.NotZero(t, j.waitlist.pace.alone)
-}
-
-// An execution that waits for a document that is locked gives its place back where those
-// that do have half of the places, and goes on without one.
-func TestLockedDocumentsLendPlaces(t *testing.T) {
-	const half = 2
-	for name, row := range map[string]struct {
-		others, lent           int
-		silent                 time.Duration // for which its lane was not answered
-		marked, alone, noClaim bool
-		hasPlace, lends        bool
-	}{
-		"half of the places":     {others: half, marked: true, alone: true, lends: true},
-		"fewer":                  {others: half - 1, marked: true, alone: true, hasPlace: true},
-		"it held nothing up":     {others: half, alone: true, hasPlace: true},
-		"the server may be slow": {others: half, marked: true, hasPlace: true},
-		"as many as may lend":    {others: half, lent: mostLent - 1, marked: true, alone: true, lends: true},
-		"more":                   {others: half, lent: mostLent, marked: true, alone: true, hasPlace: true},
-		"all may be locked":      {others: half, silent: lentWithin, marked: true, alone: true, hasPlace: true},
-		"nothing is claimed":     {others: half, marked: true, alone: true, noClaim: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			e := idle(t)
-			e.limits.MaxPending = 2 * half
-			e.gate.free = 0
-			j := enqueueAlone(t, e, "waits", operation(protocol.Prepare, 1))
-			s := idleServer(e)
-			c := e.takeCommand(s, false)
-			c.answer(protocol.Unknown, heldUp())
-			c.tasks[0].Suspect = true
-			e.complete(c)
-			c.lane.suspectFor(c.tasks[0].subject).heldUpAlone = row.alone
-			c.tasks[0].Suspect = row.marked
-			j.hasPlace, j.claimSent = true, !row.noClaim
-			j.waitlist.locked, e.lent = row.others, row.lent
-			c.lane.answerAt = e.now().Add(-row.silent)
-			e.lendPlace(j)
-			require.Equal(t, row.hasPlace, j.hasPlace)
-			require.Equal(t, row.lends, j.lent)
-			require.Equal(t, !row.hasPlace, e.gate.free == 1)
-			j.waitlist.locked = 0
-			e.lendPlace(j)
-			require.Equal(t, row.lends, j.lent, "to its end")
-			if row.lends {
-				require.Equal(t, row.lent+1, e.lent, "it is counted once")
-			}
-			e.unregister(j)
-			require.Equal(t, row.lent, e.lent)
-		})
-	}
-}
-
-// Where there are several clusters, each has a part of the places. What waits for locked
-// documents of one counts together, whatever other clusters it needs.
-func TestLockedDocumentsOfOneCluster(t *testing.T) {
-	e := idle(t)
-	e.gate.multiCluster = true
-	e.limits.MaxPending = 8
-	here, there := collections.Cluster{Client: &mongo.Client{}}, collections.Cluster{Client: &mongo.Client{}}
-	both := e.gate.waitlistFor([]collections.Cluster{here, there})
-	one, other := e.gate.waitlistFor([]collections.Cluster{here}), e.gate.waitlistFor([]collections.Cluster{there})
-	most := e.limits.MaxPending / 2 / e.store.ClusterCount()
-	jobs := make([]*job, most)
-	for i := range jobs {
-		require.False(t, e.manyBehindLocks(one))
-		jobs[i] = &job{waitlist: []*waitlist{one, both}[i%2]}
-		jobs[i].beginWait(e.now())
-	}
-	require.True(t, e.manyBehindLocks(one))
-	require.True(t, e.manyBehindLocks(both))
-	require.False(t, e.manyBehindLocks(other))
-	for _, j := range jobs {
-		j.endWait(e.now())
-		require.False(t, e.manyBehindLocks(one))
-	}
-}
-
-// What goes on without a place waits for none.
-func TestLentPlacesAreNotMissed(t *testing.T) {
-	e := idle(t)
-	j := enqueueAlone(t, e, "t", insert())
-	e.gate.free = 0
-	j.lent = true
-	left, leave := context.WithCancel(t.Context())
-	leave()
-	j.caller = left
-	j.unanswered.Store(0)
-	j.reachServerUntil = e.now().Add(time.Hour)
-	e.resumeAfter(0, j)
-	require.False(t, j.hasPlace)
-	require.Positive(t, j.unanswered.Load(), "it has sent its next round")
 }

@@ -139,7 +139,6 @@ func (e *Engine) takeCommand(s *server, isolated bool) *command {
 	switch {
 	case c != nil:
 		c.sentAt, c.answersBefore, c.passedBefore = e.now(), c.lane.answers, c.lane.passed
-		c.limit = c.giveUpAfter()
 		if e.observer.CommandDone != nil {
 			c.queued = s.ready()
 		}
@@ -207,11 +206,10 @@ func (e *Engine) supersede(c *command) {
 	case s.overdue >= s.maxInFlight:
 		c.overdueTimer.Reset(firstOverdue)
 	default:
-		s.forgetSuspects(e.now())
 		c.superseded = true
 		s.inTime--
 		s.overdue++
-		c.recordOverdue()
+		c.lane.window.recordTimeout()
 		c.suspectDocuments()
 		c.freeDocuments()
 		e.startOnAllBut(nil)
@@ -251,7 +249,10 @@ func (e *Engine) complete(c *command) (keepsTurn bool) {
 
 // perform sends a command and waits for its answers for as long as one may take.
 func (e *Engine) perform(c *command) {
-	limited, cancel := e.store.WithLimit(c.context(e.base), c.limit)
+	e.mu.Lock()
+	limit := c.lane.window.giveUpAfter()
+	e.mu.Unlock()
+	limited, cancel := e.store.WithLimit(c.context(e.base), limit)
 	defer cancel()
 	e.traceSent(limited, c.calls)
 	e.store.Perform(limited, c.lane.key, c.calls)

@@ -25,10 +25,8 @@ type suspect struct {
 	overdue     int  // commands about it that are overdue
 	heldUp      bool // a command was held up at it, and none about it was answered since
 	heldUpAt    time.Time
-	returnedAt  time.Time // when the latest command about it returned
-	heldUpAlone bool      // so was one about it alone since then
-	trials      int       // commands about it alone that were sent since one about it was answered
-	notReached  bool      // the latest command about it did not reach it, and most likely many are locked
+	heldUpAlone bool // so was one about it alone since then
+	notReached  bool // the latest command about it did not reach it, and most likely many are locked
 	waiting     chain
 	inFlight    int  // tasks that a command about it alone carries
 	carried     int  // tasks that such a command has carried at most since one was answered
@@ -73,13 +71,10 @@ func (c *command) mayBeLocked() bool { return !c.lane.isRead && !c.lane.isClaim 
 func (c *command) updateSuspects() {
 	l := c.lane
 	heldUp := slices.ContainsFunc(c.tasks, func(t *task) bool { return t.Suspect })
-	if heldUp {
-		l.server.forgetSuspects(l.now())
-	}
 	if !heldUp && !c.isolated && slices.ContainsFunc(c.tasks, (*task).answered) {
 		l.passed++
 	}
-	isolates := heldUp && (l.passed == c.passedBefore || l.server.locked > l.server.maxInFlight)
+	isolates := heldUp && l.passed == c.passedBefore
 	for _, t := range c.tasks {
 		if t.Suspect {
 			l.suspectFor(t.subject)
@@ -98,16 +93,15 @@ func (c *command) updateSuspects() {
 
 // update records how a task about the document went, and whether its command was held up.
 func (s *suspect) update(c *command, t *task, heldUp bool) {
-	s.returnedAt = s.lane.now()
 	if t.Suspect {
-		s.heldUp, s.heldUpAt = true, s.returnedAt
+		s.heldUp, s.heldUpAt = true, s.lane.now()
 		s.setHeldUpAlone(s.heldUpAlone || c.isolated)
 	}
 	if c.superseded {
 		s.overdue--
 	}
 	if t.answered() {
-		s.heldUp, s.trials = false, 0
+		s.heldUp = false
 		s.setHeldUpAlone(false)
 	}
 	if c.isolated {
@@ -140,29 +134,6 @@ func (s *suspect) waiters() int {
 	return max(n, s.carried)
 }
 
-// forgetAfter is after what time a suspect is forgotten that nobody comes back to.
-const forgetAfter = 10 * longestPause
-
-// forgetSuspects forgets the suspects that nobody comes back to: their executions have
-// ended, or others have finished them. Such a document would count as locked for ever.
-// The caller holds the lock.
-func (s *server) forgetSuspects(now time.Time) {
-	for _, l := range s.lanes {
-		for subject, suspect := range l.suspects {
-			if suspect.isLeft(now) {
-				suspect.setHeldUpAlone(false)
-				delete(l.suspects, subject)
-			}
-		}
-	}
-}
-
-// isLeft reports whether nobody has come back to the document for long.
-func (s *suspect) isLeft(now time.Time) bool {
-	idle := s.overdue == 0 && s.waiting.first == nil && s.lane.busy[s.subject] == 0
-	return idle && now.Sub(s.returnedAt) > forgetAfter
-}
-
 // review frees a document that is no longer suspected.
 // Otherwise it queues the suspect if it has tasks to send.
 func (s *suspect) review() {
@@ -185,41 +156,9 @@ func (s *suspect) review() {
 // are locked.
 const mostIsolated = 32
 
-const (
-	// trialShare says how many of these are for documents that were held up alone before:
-	// one of so many.
-	trialShare = 8
-	// trialShareOfMany says so where as many as manyLocked documents are locked: nearly
-	// all of these are found by then.
-	trialShareOfMany = 2
-	manyLocked       = 100
-	// briefTrial is how long the server may try, beside the expected time, to write to a
-	// suspect where documents are locked: a lock that is held shows soon.
-	// Every fourth command about it in a row may take as long as any: perhaps the
-	// document is one that takes long.
-	briefTrial = 200 * time.Millisecond
-	// quickWithin is how long after an answer of its lane a trial may be brief. Where
-	// there is none for longer, the server may be slow.
-	quickWithin = time.Second
-	// longestTryEvery says which commands about a suspect in a row may take the longest
-	// limit although its lane is answered.
-	// Where it is not, every fourth one may: what is given up alone says nothing of the
-	// server, so that the lane's window stays as it is where all documents are suspects.
-	longestTryEvery = longTryEvery * longTryEvery
-)
-
-// giveUpAfter returns after what time the command is given up.
-// The caller holds the lock.
-func (c *command) giveUpAfter() time.Duration {
-	w := &c.lane.window
-	switch {
-	case c.isBrief:
-		return min(w.giveUpAfter(), 2*(briefTrial+w.expectedTime())) // half of it is the server's
-	case c.isLong:
-		return longestLimit
-	}
-	return w.giveUpAfter()
-}
+// trialShare says how many of these are for documents that were held up alone before: one
+// of so many.
+const trialShare = 8
 
 // isolatedTurns returns how many commands about suspects may be under way: MaxInFlight
 // for each document at which a command about it alone was held up.
@@ -234,68 +173,37 @@ func (s *server) isolatedTurns() int {
 }
 
 // mayIsolate reports whether a command about a suspect may be sent, if there is a turn.
-func (s *server) mayIsolate() bool { return len(s.suspects) > 0 || s.mayTry() }
-
-// mayTry reports whether a command about a document that was held up alone may be sent.
-// Those leave most of the turns to the others, which are most likely as quick as any
-// document: a hundred locked documents would delay those for minutes, and each trial is
-// work for the server.
-func (s *server) mayTry() bool {
-	share := trialShare
-	if s.locked >= manyLocked {
-		share = trialShareOfMany
-	}
-	return len(s.heldUp) > 0 && s.heldUpInFlight < max(1, s.isolatedTurns()/share)
-}
-
-// nextSuspect takes the suspect that is next off its queue.
-// One of several turns is always for those that were held up alone: others may come
-// without end.
-func (s *server) nextSuspect() *suspect {
-	queue := &s.suspects
-	if len(s.suspects) == 0 || s.mayTry() && s.heldUpInFlight == 0 && s.isolatedTurns() > 1 {
-		queue = &s.heldUp
-	}
-	first := (*queue)[0]
-	(*queue)[0] = nil
-	*queue = (*queue)[1:]
-	first.queued = false
-	return first
+// Suspects that were held up alone leave most of the turns to the others, which are most
+// likely as quick as any document: a hundred locked documents would delay those for
+// minutes, and each trial is work for the server.
+func (s *server) mayIsolate() bool {
+	return len(s.suspects) > 0 || len(s.heldUp) > 0 && s.heldUpInFlight < max(1, s.isolatedTurns()/trialShare)
 }
 
 // nextIsolated returns the next command about a suspect, nil if there is none.
 func (s *server) nextIsolated() *command {
 	for s.mayIsolate() {
-		suspect := s.nextSuspect()
-		if c := suspect.nextCommand(); c != nil {
-			return c
+		queue, heldUpAlone := &s.suspects, false
+		if len(s.suspects) == 0 {
+			queue, heldUpAlone = &s.heldUp, true
 		}
+		first := (*queue)[0]
+		(*queue)[0] = nil
+		*queue = (*queue)[1:]
+		first.queued = false
+		c := &command{lane: first.lane, isolated: true, wasHeldUpAlone: heldUpAlone}
+		for len(c.tasks) < first.lane.window.size && first.waiting.first != nil && c.mayCarry(first.waiting.first) {
+			c.add(first.waiting.pop())
+		}
+		if len(c.tasks) == 0 {
+			continue
+		}
+		first.inFlight, first.carried = len(c.tasks), max(first.carried, len(c.tasks))
+		if heldUpAlone {
+			s.heldUpInFlight++
+		}
+		c.seal()
+		return c
 	}
 	return nil
-}
-
-// nextCommand returns the next command about the suspect, nil if nothing waits for it.
-func (s *suspect) nextCommand() *command {
-	server := s.lane.server
-	c := &command{lane: s.lane, isolated: true, wasHeldUpAlone: s.heldUpAlone}
-	for len(c.tasks) < s.lane.window.size && s.waiting.first != nil && c.mayCarry(s.waiting.first) {
-		c.add(s.waiting.pop())
-	}
-	if len(c.tasks) == 0 {
-		return nil
-	}
-	s.inFlight, s.carried = len(c.tasks), max(s.carried, len(c.tasks))
-	if c.wasHeldUpAlone {
-		server.heldUpInFlight++
-	}
-	s.trials++
-	quick := s.lane.now().Sub(s.lane.answerAt) < quickWithin
-	switch {
-	case s.trials%longTryEvery != 0:
-		c.isBrief = quick && server.locked > 0
-	case !quick, s.trials%longestTryEvery == 0:
-		c.isLong = true
-	}
-	c.seal()
-	return c
 }

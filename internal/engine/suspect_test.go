@@ -289,3 +289,45 @@ func TestWhatWasReachedIsFree(t *testing.T) {
 	require.Contains(t, c.lane.suspects, locked.tasks[0].subject)
 	require.Zero(t, c.lane.passed, "it was held up all the same")
 }
+
+// Suspects that were held up alone come after the other suspects, and leave them most of
+// the turns.
+func TestLockedDocumentsLeaveATurn(t *testing.T) {
+	e := idle(t)
+	var jobs []*job
+	for i := range 4 {
+		jobs = append(jobs, bigJob(t, e, fmt.Sprint("locked", i), 1))
+		e.enqueue(jobs[i].tasks)
+	}
+	s := idleServer(e)
+	c := e.takeCommand(s, false)
+	c.answer(protocol.Unknown, heldUp())
+	for _, task := range c.tasks {
+		task.Suspect = true
+	}
+	e.complete(c)
+	s.maxInFlight, s.isolated, s.locked = 2, 100, 1
+	for _, j := range jobs[:3] {
+		e.enqueue(j.tasks)
+		alone := e.takeCommand(s, true)
+		require.False(t, alone.wasHeldUpAlone)
+		alone.answer(protocol.Unknown, heldUp())
+		j.tasks[0].Suspect = true
+		e.complete(alone)
+		e.enqueue(j.tasks)
+	}
+	e.enqueue(jobs[3].tasks)
+	require.Equal(t, []string{"locked3"}, transfersOf(e.takeCommand(s, true)), "it may be innocent")
+	trial := e.takeCommand(s, true)
+	require.Equal(t, []string{"locked0"}, transfersOf(trial))
+	require.Nil(t, e.takeCommand(s, true), "the other turn is for those that may be innocent")
+	s.locked = trialShare
+	require.Equal(t, []string{"locked1"}, transfersOf(e.takeCommand(s, true)), "there are sixteen turns")
+	require.Nil(t, e.takeCommand(s, true))
+	s.locked = 1
+	trial.answer(protocol.Unknown, heldUp())
+	e.complete(trial)
+	require.Nil(t, e.takeCommand(s, true), "another trial is under way")
+	s.locked = trialShare
+	require.Equal(t, []string{"locked2"}, transfersOf(e.takeCommand(s, true)))
+}

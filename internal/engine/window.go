@@ -36,7 +36,6 @@ type window struct {
 	threshold int // up to which the size doubles
 	smoothedTime
 	timeouts int // since the last answer
-	heldUps  int // likewise: commands that may have waited for a lock
 }
 
 func newWindow(largest int) window {
@@ -47,7 +46,7 @@ func newWindow(largest int) window {
 // command was as large as it could be.
 func (w *window) recordAnswer(took time.Duration, full bool) {
 	w.add(took)
-	w.timeouts, w.heldUps = 0, 0
+	w.timeouts = 0
 	switch {
 	case !full:
 	case w.size < w.threshold:
@@ -70,27 +69,6 @@ func (w *window) recordTimeout() {
 // be sent in vain.
 func (w *window) recordSilence() { w.size = 1 }
 
-// leastHeldUp is how many operations the next command may carry, at the least, after one
-// that may have waited for a lock.
-const leastHeldUp = 16
-
-// recordHeldUp records that a command is overdue, or was given up by the server, because
-// it may have waited for a lock.
-// The server is there, and the next commands find the other documents that are locked:
-// they carry as many as a slow server can bear, and are not overdue any later. They would
-// be given up before that, and nothing would be sent in their place.
-// Once one that had the longest limit was in vain as well, it is slow for all that is
-// known.
-func (w *window) recordHeldUp() {
-	w.heldUps++
-	least := min(leastHeldUp, w.largest)
-	if w.heldUps > longTryEvery {
-		least = 1
-	}
-	w.size = min(w.size, max(w.size/2, least)) // one that probes after silence does not grow
-	w.threshold = min(max(w.size, growth), w.largest)
-}
-
 // expectedTime returns how long an answer takes at most, unless something is wrong.
 func (w *window) expectedTime() time.Duration { return w.mean + 4*w.deviation }
 
@@ -102,7 +80,7 @@ func (w *window) overdueAfter() time.Duration {
 
 // giveUpAfter returns after what time a command is given up.
 func (w *window) giveUpAfter() time.Duration {
-	if (w.timeouts+w.heldUps)%longTryEvery == longTryEvery-1 {
+	if w.timeouts%longTryEvery == longTryEvery-1 {
 		return longestLimit
 	}
 	return min(max(shortestLimit, time.Second+w.expectedTime()), longestLimit)

@@ -104,35 +104,3 @@ func TestWindowBacksOff(t *testing.T) {
 	w.recordAnswer(ms, false)
 	require.Equal(t, firstOverdue, w.overdueAfter())
 }
-
-// Where documents are locked, commands stay as large as a slow server can bear, and are
-// not overdue any later. Every fourth one may take the longest limit. If that was in vain
-// as well, they shrink to a single operation.
-func TestWindowWhereDocumentsAreLocked(t *testing.T) {
-	w := newWindow(512)
-	w.size = 100
-	var sizes []int
-	var limits []time.Duration
-	for range 9 {
-		limits = append(limits, w.giveUpAfter())
-		w.recordHeldUp()
-		sizes = append(sizes, w.size)
-		require.Equal(t, firstOverdue, w.overdueAfter())
-	}
-	short, long := shortestLimit, longestLimit
-	require.Equal(t, []time.Duration{short, short, short, long, short, short, short, long, short}, limits)
-	require.Equal(t, []int{50, 25, 16, 16, 8, 4, 2, 1, 1}, sizes)
-	w.recordAnswer(time.Millisecond, true)
-	require.Equal(t, growth, w.size, "up to the threshold")
-	require.Equal(t, short, w.giveUpAfter())
-	for range 2 {
-		w.recordHeldUp()
-		require.Equal(t, leastHeldUp, w.size)
-	}
-	w.recordSilence()
-	w.recordHeldUp()
-	require.Equal(t, 1, w.size, "it still probes")
-	few := newWindow(8)
-	few.recordHeldUp()
-	require.Equal(t, 8, few.size)
-}
