@@ -84,8 +84,8 @@ type Coordinator struct {
 //     for 30 s to reach a server, whatever timeoutMS says.
 //     A shorter serverSelectionTimeoutMS only ends each try earlier.
 //     For long reads, such as lists and audits, timeoutMS counts if ctx has no deadline.
-//   - Its documents have the library's own form, whatever codecs and BSON options the
-//     client's user has for others.
+//   - The client's codecs and BSON options are for documents of your own: the library
+//     encodes and decodes as the driver does by default.
 //
 // All others count, such as TLS, the pool and monitors.
 func NewCoordinator(db *mongo.Database, opts ...Option) (*Coordinator, error) {

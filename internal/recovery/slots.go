@@ -145,8 +145,9 @@ func (s *slots) change(r *route, change func(now time.Time)) {
 	}
 }
 
-// haveRevived reports whether a skipped route answers again since it was asked last.
-func (s *slots) haveRevived() bool {
+// anyRevived reports whether a skipped route has begun to answer again since the last
+// call.
+func (s *slots) anyRevived() bool {
 	select {
 	case <-s.revived:
 		return true

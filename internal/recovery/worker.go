@@ -327,7 +327,7 @@ func (w *worker) reportDenied(ctx context.Context, id string, err error) {
 // After a scan that has left out what has no room it waits longer, since the server has
 // gone through all of that.
 // Meanwhile it begins with what is new, but not on the routes on which older transfers
-// wait. It ends at once when one of those answers again.
+// wait. It ends soon after one of those answers again.
 func (w *worker) idle(ctx, working context.Context, n *scan) {
 	end, incomplete := w.Now().Add(n.pause()), n.incomplete()
 	if n.found == 0 && len(incomplete) == 0 {
@@ -343,7 +343,7 @@ func (w *worker) idle(ctx, working context.Context, n *scan) {
 		recent := w.submitted.newScan(takePatience)
 		recent.leaveOut(incomplete)
 		w.take(ctx, working, recent, w.Now().Sub(n.begun)+recentMargin)
-		if !w.pause(ctx, recent.pause(), nil) || w.submitted.haveRevived() {
+		if !w.pause(ctx, recent.pause(), nil) || w.submitted.anyRevived() {
 			return
 		}
 	}

@@ -11,19 +11,12 @@ import (
 
 // ForCommands returns a handle of the same collection whose concerns and codecs are the
 // library's own, and not the client's.
-func ForCommands(c *mongo.Collection) *mongo.Collection {
-	return own(c, readconcern.Majority())
-}
+func ForCommands(c *mongo.Collection) *mongo.Collection { return ForReads(c, readconcern.Majority()) }
 
-// ForReads returns such a handle for reads from the primary, whatever the client prefers.
+// ForReads returns such a handle with another read concern.
+// It encodes and decodes as the driver does by default: with a codec of the user's, such
+// as one that trims texts, a read would search for another ID, or time, than is stored.
 func ForReads(c *mongo.Collection, concern *readconcern.ReadConcern) *mongo.Collection {
-	return own(c, concern)
-}
-
-// own returns a handle that encodes and decodes as the driver does by itself: with codecs
-// of the user's, such as one that trims texts, a read would search for another ID, or
-// time, than is stored.
-func own(c *mongo.Collection, concern *readconcern.ReadConcern) *mongo.Collection {
 	handle := options.Database().
 		SetReadPreference(readpref.Primary()).SetReadConcern(concern).SetWriteConcern(writeconcern.Majority()).
 		SetRegistry(bson.NewRegistry()).SetBSONOptions(&options.BSONOptions{})

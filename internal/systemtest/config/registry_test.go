@@ -17,7 +17,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// codecs returns registries of clients whose users store their own values in other forms.
+// codecs returns registries with codecs that store a service's own values in other forms.
 func codecs() map[string]*bson.Registry {
 	encoder := func(of any, write func(w bson.ValueWriter, v reflect.Value) error) *bson.Registry {
 		r := bson.NewRegistry()
@@ -67,8 +67,8 @@ func (h *handed) has(id string) bool {
 	return h.ids[id]
 }
 
-// The client's codecs are for its user's documents: the library finds its own, and each
-// of them, whatever these are.
+// Whatever codecs the client has, the library reads what it has written, and each verb
+// finds the transfer that it was asked about.
 func TestCodecsOfTheClientDontCount(t *testing.T) {
 	t.Parallel()
 	for name, registry := range codecs() {
@@ -122,8 +122,8 @@ func TestCodecsOfTheClientDontCount(t *testing.T) {
 	}
 }
 
-// movedApart returns two transfers from a to b, of 10 and 1, that were committed at least
-// two milliseconds apart.
+// movedApart returns two transfers from a to b, of 10 and 1, that were committed about a
+// second apart, so that a codec that leaves out fractions changes which is earlier.
 func movedApart(t *testing.T, b *bank.Bank) (first, second transfer.Record) {
 	t.Helper()
 	move := func(id string, units int64) transfer.Record {
