@@ -255,6 +255,11 @@ func (c *Coordinator) change(ctx context.Context, how func(context.Context) erro
 //     what that one has stopped.
 //   - the error of ctx: it has ended first, and the rest was stopped where it is.
 //     Recovery finishes it, in this process or another one.
+//     A function of the service that the library calls, such as an Observer, delays that
+//     by a second at most.
+//   - mongo.ErrClientDisconnected: the client was disconnected before, and transfers that
+//     were under way are unfinished.
+//     Recovery finishes them.
 //   - ErrInvalidRequest: ctx is nil, and nothing was closed.
 func (c *Coordinator) Close(ctx context.Context) error {
 	if err := checkContext(ctx); err != nil {

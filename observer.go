@@ -21,7 +21,7 @@ import (
 //
 // The goroutines that do the work call them, many at once, and wait for each.
 // CommandDone and TakenOver delay other callers as well: let another goroutine do what
-// takes long.
+// takes long, and what calls the Coordinator, which might wait for them.
 // A function that panics changes nothing for the transfer.
 // The first panic of each function is logged as a warning.
 type Observer struct {

@@ -21,6 +21,12 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
+// stopLimit is how long Close waits, once its context has ended, for the executions that
+// it stops.
+// They stop at once, unless a function of the service that they call doesn't return: an
+// observer, a log handler or a command monitor of the driver.
+const stopLimit = time.Second
+
 // ErrClosed is returned once Close was called.
 var ErrClosed = errors.New("the coordinator is closed")
 
@@ -46,14 +52,16 @@ type Engine struct {
 	begun    func()                               // called when an execution begins while none is in progress
 	onAnswer func(took time.Duration, others int) // called when a caller was answered
 
-	mu      sync.Mutex
-	closed  bool
-	stopped bool                    // a Close gave up
-	running map[string]registration // by transfer ID
-	waiters map[string]int          // callers of Execute by transfer ID
-	jobs    sync.WaitGroup
-	lanes   map[mongostore.Lane]*lane
-	servers map[collections.Cluster]*server
+	mu          sync.Mutex
+	closed      bool
+	stopped     bool                    // a Close gave up
+	left        int                     // executions left unfinished when their client was disconnected
+	leftBecause error                   // what the latest of those met
+	running     map[string]registration // by transfer ID
+	waiters     map[string]int          // callers of Execute by transfer ID
+	jobs        sync.WaitGroup
+	lanes       map[mongostore.Lane]*lane
+	servers     map[collections.Cluster]*server
 
 	deferredJobs  int                // executions that nobody waits for
 	deferredTasks map[string][]*task // by transfer ID
@@ -175,6 +183,7 @@ func (e *Engine) countWaiter(transferID string, change int) (transfers int) {
 
 // Close admits no further execution and waits for those in progress.
 // When ctx ends they are stopped where they are, and recovery has to finish them.
+// So it has to if a client was disconnected first, which is an error, too.
 func (e *Engine) Close(ctx context.Context) error {
 	e.mu.Lock()
 	stoppedBefore, late := e.stopped, ctx.Err() != nil
@@ -206,20 +215,40 @@ func (e *Engine) Close(ctx context.Context) error {
 		e.stopped = true
 		e.mu.Unlock()
 		e.cancel()
-		<-drained
+		stopping, end := context.WithTimeout(context.Background(), stopLimit)
+		defer end()
+		select {
+		case <-drained:
+		case <-stopping.Done():
+		}
 		return ctx.Err()
 	}
 }
 
 // closeError returns the error of a Close that waited until nothing was in progress: nil,
-// unless another Close stopped the executions in the meantime.
+// unless another Close stopped the executions in the meantime, or their client was
+// disconnected.
 func (e *Engine) closeError(stoppedBefore bool) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.stopped && !stoppedBefore {
+	switch {
+	case e.stopped && !stoppedBefore:
 		return fmt.Errorf("another Close ran out of time: %w", ErrUnfinished)
+	case e.left > 0:
+		return fmt.Errorf("what was begun (transfers: %d) is %w, and recovery has to finish it: %w",
+			e.left, ErrUnfinished, e.leftBecause)
 	}
 	return nil
+}
+
+// endDisconnected ends a job whose client was disconnected.
+func (e *Engine) endDisconnected(j *job) {
+	if j.mayBeStored() {
+		e.mu.Lock()
+		e.left, e.leftBecause = e.left+1, j.attempt.Cause
+		e.mu.Unlock()
+	}
+	e.end(j, j.failureOnGivingUp())
 }
 
 // Result is the present state of an execution, or its end.

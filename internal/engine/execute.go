@@ -122,7 +122,7 @@ func (e *Engine) advance(j *job, now time.Time) {
 			e.answerCommitted(j)
 		}
 		if wire.Disconnected(j.attempt.Cause) { // it never comes back
-			e.end(j, j.failureOnGivingUp())
+			e.endDisconnected(j)
 			return
 		}
 		if e.enqueueOperations(j, operations, now) {
