@@ -102,6 +102,7 @@ func (c *command) learn(now time.Time) {
 	l := c.lane
 	if slices.ContainsFunc(c.tasks, (*task).answered) {
 		l.answers++
+		l.givenUp = 0
 		l.window.recordAnswer(now.Sub(c.sentAt), c.full)
 		for _, t := range c.tasks {
 			t.job.heldUp = t.job.heldUp && !t.answered()
@@ -112,8 +113,9 @@ func (c *command) learn(now time.Time) {
 	switch {
 	case wire.HeldUp(cause):
 		c.markHeldUp()
-		if c.isolated {
-			return // the document is the reason, not the server
+		if c.isolated { // the document is the reason, most likely, and not the server
+			l.givenUp++
+			return
 		}
 	case !wire.Silent(cause) && !wire.GaveUp(cause):
 		return
@@ -124,6 +126,21 @@ func (c *command) learn(now time.Time) {
 	if l.answers == c.answersBefore {
 		l.window.recordSilence()
 	}
+}
+
+// giveUpAfter returns after what time the command is given up.
+// Every fourth command about a suspect may take the longest limit where the server gives
+// up one after the other, and answers nothing of the lane: it may be slow, and the
+// window learns nothing from these.
+//
+//  1. A server that needed 2 ms for a write needs 1 s from now on.
+//  2. It gives each command up after 0.75 s. All documents are suspects by then.
+//  3. Nothing but commands about suspects is sent, and all are given up for ever.
+func (c *command) giveUpAfter() time.Duration {
+	if c.isolated && c.lane.givenUp%longTryEvery == longTryEvery-1 {
+		return longestLimit
+	}
+	return c.lane.window.giveUpAfter()
 }
 
 // markHeldUp records for each job that the server gave up one of its commands.

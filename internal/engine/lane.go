@@ -71,6 +71,7 @@ type lane struct {
 	window    window
 	answers   int // commands that were answered so far
 	passed    int // of these, commands about many documents that nothing held up
+	givenUp   int // commands about suspects that the server gave up since the last answer
 	skipped   int // how often other lanes sent a command since it last did
 	dueCredit int // what is left of the part that tasks in due had of earlier commands
 	deferred  []*deferred

@@ -250,7 +250,7 @@ func (e *Engine) complete(c *command) (keepsTurn bool) {
 // perform sends a command and waits for its answers for as long as one may take.
 func (e *Engine) perform(c *command) {
 	e.mu.Lock()
-	limit := c.lane.window.giveUpAfter()
+	limit := c.giveUpAfter()
 	e.mu.Unlock()
 	limited, cancel := e.store.WithLimit(c.context(e.base), limit)
 	defer cancel()

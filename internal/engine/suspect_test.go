@@ -110,6 +110,46 @@ func TestHeldUpStaysIsolated(t *testing.T) {
 	require.Equal(t, []string{"free"}, transfersOf(e.takeCommand(s, false)))
 }
 
+// Where the server gives up one command about a suspect after the other, and answers
+// nothing, every fourth may take the longest limit.
+func TestSlowServerIsTriedForLong(t *testing.T) {
+	e := idle(t)
+	locked := enqueueAlone(t, e, "locked", operation(protocol.Prepare, 0))
+	s := idleServer(e)
+	first := e.takeCommand(s, false)
+	first.answer(protocol.Unknown, heldUp())
+	locked.tasks[0].Suspect = true
+	e.complete(first)
+	e.enqueue(locked.tasks)
+	usual := first.lane.window.giveUpAfter()
+	require.Less(t, usual, longestLimit)
+	try := func(tries int) {
+		for i := range tries {
+			isolated := e.takeCommand(s, true)
+			require.Equal(t, []string{"locked"}, transfersOf(isolated))
+			expected := usual
+			if i%longTryEvery == longTryEvery-1 {
+				expected = longestLimit
+			}
+			require.Equal(t, expected, isolated.giveUpAfter())
+			isolated.answer(protocol.Unknown, heldUp())
+			isolated.tasks[0].Suspect = true
+			e.complete(isolated)
+			e.enqueue(isolated.tasks[0].job.tasks)
+		}
+	}
+	try(2*longTryEvery + 1)
+
+	enqueueAlone(t, e, "other", operation(protocol.Prepare, 1))
+	other := e.takeCommand(s, false)
+	require.Equal(t, usual, other.giveUpAfter(), "it is about no suspect")
+	other.sentAt = e.now()
+	other.answer(protocol.Applied, nil)
+	e.complete(other)
+	usual = first.lane.window.giveUpAfter()
+	try(longTryEvery)
+}
+
 // If nobody knows which document it was, a second command that is held up makes suspects
 // of all documents whose jobs were held up before.
 func TestHeldUpTwice(t *testing.T) {

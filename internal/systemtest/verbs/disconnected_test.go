@@ -95,7 +95,7 @@ func TestDisconnectedInTheMiddle(t *testing.T) {
 			require.True(t, errors.Is(err, transfer.ErrInDoubt) || errors.Is(err, transfer.ErrUnsettled), "%v", err)
 			require.ErrorIs(t, err, mongo.ErrClientDisconnected)
 			require.Less(t, time.Since(begun), quickly)
-			require.NoError(t, c.Close(t.Context()), "nothing goes on in the background")
+			require.ErrorIs(t, c.Close(t.Context()), mongo.ErrClientDisconnected, "it is left, and nothing goes on in the background")
 			b.RecoverAll()
 			b.CheckBooks(bank.Balances(100, 0))
 		})
