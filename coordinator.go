@@ -258,8 +258,10 @@ func (c *Coordinator) change(ctx context.Context, how func(context.Context) erro
 //     A function of the service that the library calls, such as an Observer, delays that
 //     by a second at most.
 //   - mongo.ErrClientDisconnected: the client was disconnected before, and transfers that
-//     were under way are unfinished.
-//     Recovery finishes them.
+//     were under way were left unfinished.
+//     Recovery finishes them, or has by now.
+//   - an error that says that another Close ran out of time: that one has stopped the
+//     rest.
 //   - ErrInvalidRequest: ctx is nil, and nothing was closed.
 func (c *Coordinator) Close(ctx context.Context) error {
 	if err := checkContext(ctx); err != nil {
@@ -268,7 +270,7 @@ func (c *Coordinator) Close(ctx context.Context) error {
 	err := c.engine.Close(ctx)
 	err = cmp.Or(err, c.calls.wait(ctx))
 	c.lookout.Close(ctx)
-	c.pulse.Close(ctx)
+	c.pulse.Close(ctx, c.engine.HasLeft())
 	c.reader.Close(ctx)
 	return err
 }

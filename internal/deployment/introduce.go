@@ -10,6 +10,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/wire"
+	"github.com/mongotransfer/transfer/internal/words"
 )
 
 // onceTries is how often a process tries to write a document that another one writes at
@@ -96,6 +97,10 @@ func (d *Deployment) writeOnce(ctx context.Context, beside *collections.Collecti
 			return after, nil
 		case wire.CommandCode(err) == wire.CodeInvalidNamespace:
 			return nil, d.noRoomForNote(beside)
+		case wire.CommandCode(err) == wire.CodeDiffersInCase:
+			return nil, fmt.Errorf("%w: the server has another database whose name differs from that of %s in case alone: "+
+				"name the database as it is there, or give it another name: %w",
+				collections.ErrUnsupported, words.Clip(beside.Namespace), wire.ServerErrorOf(err, "insert", wire.NamespaceOf(notes)))
 		case result == protocol.Failed && wire.CommandCode(err) != wire.CodeDuplicateKey:
 			return nil, fmt.Errorf("%w: %s can't be stored: %w",
 				collections.ErrUnsupported, what, wire.ServerErrorOf(err, "insert", wire.NamespaceOf(notes)))

@@ -55,8 +55,8 @@ type Engine struct {
 	mu          sync.Mutex
 	closed      bool
 	stopped     bool                    // a Close gave up
-	left        int                     // executions left unfinished when their client was disconnected
-	leftBecause error                   // what the latest of those met
+	left        int                     // executions that Close, or a disconnected client, has left unfinished
+	leftBecause error                   // the latest error of a disconnected client
 	running     map[string]registration // by transfer ID
 	waiters     map[string]int          // callers of Execute by transfer ID
 	jobs        sync.WaitGroup
@@ -234,21 +234,31 @@ func (e *Engine) closeError(stoppedBefore bool) error {
 	switch {
 	case e.stopped && !stoppedBefore:
 		return fmt.Errorf("another Close ran out of time: %w", ErrUnfinished)
-	case e.left > 0:
-		return fmt.Errorf("what was begun (transfers: %d) is %w, and recovery has to finish it: %w",
-			e.left, ErrUnfinished, e.leftBecause)
+	case e.leftBecause != nil:
+		return fmt.Errorf("what was begun was left to recovery (transfers: %d): %w", e.left, e.leftBecause)
 	}
 	return nil
 }
 
-// endDisconnected ends a job whose client was disconnected.
-func (e *Engine) endDisconnected(j *job) {
+// leave ends a job, and counts it if recovery has to finish it.
+// The cause is that of a disconnected client, nil where Close has run out of time.
+func (e *Engine) leave(j *job, cause, failure error) {
 	if j.mayBeStored() {
 		e.mu.Lock()
-		e.left, e.leftBecause = e.left+1, j.attempt.Cause
+		e.left++
+		if cause != nil {
+			e.leftBecause = cause
+		}
 		e.mu.Unlock()
 	}
-	e.end(j, j.failureOnGivingUp())
+	e.end(j, failure)
+}
+
+// HasLeft reports whether executions were left unfinished: recovery has to finish them.
+func (e *Engine) HasLeft() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.left > 0
 }
 
 // Result is the present state of an execution, or its end.

@@ -109,7 +109,7 @@ func (e *Engine) advance(j *job, now time.Time) {
 		}
 		switch {
 		case e.base.Err() != nil:
-			e.end(j, fmt.Errorf("%w: %w", j.failureOnGivingUp(), ErrClosed))
+			e.leave(j, nil, fmt.Errorf("%w: %w", j.failureOnGivingUp(), ErrClosed))
 			return
 		case j.givesUp:
 			e.end(j, fmt.Errorf("%w: %w", ErrNothingSent, ErrClosed))
@@ -122,7 +122,7 @@ func (e *Engine) advance(j *job, now time.Time) {
 			e.answerCommitted(j)
 		}
 		if wire.Disconnected(j.attempt.Cause) { // it never comes back
-			e.endDisconnected(j)
+			e.leave(j, j.attempt.Cause, j.failureOnGivingUp())
 			return
 		}
 		if e.enqueueOperations(j, operations, now) {

@@ -154,8 +154,23 @@ func (p *Pulse) note(due time.Time) {
 	p.written(due, p.notes.Write(p.base, p.process, silence))
 }
 
-// written records how a note ended that was due at a given time.
+// written records how a note ended that was due at a given time, and logs that.
+// It logs without the lock: a log handler may block, or call the Coordinator.
 func (p *Pulse) written(due time.Time, err error) {
+	warns := p.record(due, err)
+	switch {
+	case err == nil, p.base.Err() != nil:
+	case warns:
+		p.log.Warn("this process may not note that it lives: if it dies, its transfers are left alone for the stall threshold",
+			slog.Any(words.KeyCause, err))
+	case wire.Denied(err) == nil:
+		p.log.Debug("a note that this process lives could not be written", slog.Any(words.KeyCause, err))
+	}
+}
+
+// record records how a note ended that was due at a given time, and reports whether a
+// missing right is worth a warning: only the first time.
+func (p *Pulse) record(due time.Time, err error) (warns bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.now()
@@ -168,21 +183,17 @@ func (p *Pulse) written(due time.Time, err error) {
 	case p.base.Err() != nil:
 	case wire.Denied(err) != nil:
 		p.restUntil = now.Add(refusedRest)
-		if !p.warned {
-			p.warned = true
-			p.log.Warn("this process may not note that it lives: if it dies, its transfers are left alone for the stall threshold",
-				slog.Any(words.KeyCause, err))
-		}
-	default:
-		p.log.Debug("a note that this process lives could not be written", slog.Any(words.KeyCause, err))
+		warns = !p.warned
+		p.warned = true
 	}
+	return warns
 }
 
 // Close ends the notes.
-// Where nothing is left in progress, it removes the latest one.
+// Where nothing is left, in progress or unfinished, it removes the latest one.
 // Otherwise the note stays, and grows old: others take over what is left.
 // Where ctx ends first, another Close removes it.
-func (p *Pulse) Close(ctx context.Context) {
+func (p *Pulse) Close(ctx context.Context, left bool) {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
@@ -200,9 +211,22 @@ func (p *Pulse) Close(ctx context.Context) {
 	p.mu.Lock()
 	noted := !p.noted.IsZero()
 	p.mu.Unlock()
-	if !noted || p.busy() {
+	if !noted || left || p.busy() {
 		return
 	}
+	removed := make(chan struct{})
+	go func() { // a command monitor of the driver may block
+		defer close(removed)
+		p.remove(ctx)
+	}()
+	select {
+	case <-removed:
+	case <-ctx.Done():
+	}
+}
+
+// remove removes the latest note.
+func (p *Pulse) remove(ctx context.Context) {
 	if err := p.notes.Remove(ctx, p.process); err != nil {
 		p.log.Debug("the note that this process lived could not be removed", slog.Any(words.KeyCause, err))
 		return

@@ -2,6 +2,7 @@ package liveness
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"sync/atomic"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/mongotest"
+	"github.com/mongotransfer/transfer/internal/storetest"
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
@@ -41,7 +43,7 @@ func newLiving(t *testing.T) *living {
 	t.Cleanup(func() {
 		now, cancel := context.WithCancel(context.Background())
 		cancel()
-		l.Close(now)
+		l.Close(now, false)
 	})
 	return l
 }
@@ -156,15 +158,17 @@ func TestSlowProcessAsksForTime(t *testing.T) {
 // the note grows old, and others take over what is left.
 func TestNoteAtTheEnd(t *testing.T) {
 	t.Parallel()
-	for name, busy := range map[string]bool{"ended well": false, "something is left": true} {
+	for name, end := range map[string]struct{ busy, left bool }{
+		"ended well": {}, "something is in progress": {busy: true}, "something is left": {left: true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newLiving(t)
 			l.Announce(t.Context())
-			l.busy.Store(busy)
-			l.Close(t.Context())
+			l.busy.Store(end.busy)
+			l.Close(t.Context(), end.left)
 			_, noted := l.latest()
-			require.Equal(t, busy, noted)
+			require.Equal(t, end.busy || end.left, noted)
 			l.Begin()
 			l.Announce(t.Context())
 			require.False(t, l.beating, "it is over")
@@ -182,13 +186,33 @@ func TestCloseHeedsItsContext(t *testing.T) {
 	l.all.Go(func() { <-hangs })
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	l.Close(ctx)
+	l.Close(ctx, false)
 	_, noted := l.latest()
 	require.True(t, noted)
 	close(hangs)
-	l.Close(t.Context())
+	l.Close(t.Context(), false)
 	_, noted = l.latest()
 	require.False(t, noted)
+}
+
+// A log handler may call what waits for the pulse.
+func TestLogHandlerMayCallBack(t *testing.T) {
+	t.Parallel()
+	l := newLiving(t)
+	handler := storetest.NewCalling(func() {
+		free := l.mu.TryLock()
+		if free {
+			l.mu.Unlock()
+		}
+		require.True(t, free, "it logs with the lock")
+	})
+	l.log = slog.New(handler)
+	denied := wire.ServerErrorOf(mongo.CommandError{Code: wire.CodeUnauthorized}, "update", "db.transfers.processes")
+	l.written(time.Now(), denied)
+	l.written(time.Now(), denied)
+	require.Equal(t, 1, handler.Calls(), "it warns once")
+	l.written(time.Now(), io.EOF)
+	require.Equal(t, 2, handler.Calls())
 }
 
 // A process that begins to work again renews a note that is so old that others may have

@@ -65,11 +65,21 @@ func (l *Lookout) followStream() {
 		l.setStreamLive(false)
 		s.Close(l.base)
 	}
+	pause := l.rest(begun, err)
+	if err != nil { // logged without the lock: a log handler may block
+		l.log.Debug("transfers that are waited for are looked at without a change stream",
+			slog.Any(words.KeyCause, err), slog.Duration(words.KeyPause, pause))
+	}
+}
+
+// rest records that no stream is open any more, and returns how long none will be, if the
+// one that has begun then failed.
+func (l *Lookout) rest(begun time.Time, err error) (pause time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.stream.running = false
 	if err == nil {
-		return
+		return 0
 	}
 	now := l.now()
 	if now.Sub(begun) > longestRetry {
@@ -77,8 +87,7 @@ func (l *Lookout) followStream() {
 	}
 	l.stream.retryPause = min(max(2*l.stream.retryPause, firstRetry), longestRetry)
 	l.stream.retryAt = now.Add(l.stream.retryPause)
-	l.log.Debug("transfers that are waited for are looked at without a change stream",
-		slog.Any(words.KeyCause, err), slog.Duration(words.KeyPause, l.stream.retryPause))
+	return l.stream.retryPause
 }
 
 // setStreamLive records whether a stream shows changes from now on.

@@ -159,11 +159,19 @@ func (r *Reader) Answered(took time.Duration, others int) {
 // keepOpen keeps a stream open while it is worth it. Without one, calls took so long.
 func (r *Reader) keepOpen(without time.Duration) {
 	err := r.read(without)
+	pause := r.rest(err)
+	if err != nil { // logged without the lock: a log handler may block
+		r.log.Debug("the oplog is not read any more", slog.Any(words.KeyCause, err), slog.Duration(words.KeyPause, pause))
+	}
+}
+
+// rest records that no stream is open any more, and returns how long none will be.
+func (r *Reader) rest(err error) (pause time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.running = false
 	r.look()
-	pause := shortestPause
+	pause = shortestPause
 	switch {
 	case err == nil:
 		pause = 0
@@ -175,9 +183,7 @@ func (r *Reader) keepOpen(without time.Duration) {
 		pause = r.pause
 	}
 	r.retryAt = r.since.Add(pause)
-	if err != nil {
-		r.log.Debug("the oplog is not read any more", slog.Any(words.KeyCause, err), slog.Duration(words.KeyPause, pause))
-	}
+	return pause
 }
 
 // read opens a stream and reads it.

@@ -27,8 +27,9 @@ const (
 	CodeInvalidNamespace  = 73
 	CodeIndexOptions      = 85 // of the same keys, or the same name
 	CodeIndexKeys         = 86
-	CodeNoPlan            = 291  // the server has been told to scan no collection
-	CodeAtlas             = 8000 // what a shared tier of MongoDB's hosting does not allow
+	CodeNoPlan            = 291   // the server has been told to scan no collection
+	CodeDiffersInCase     = 13297 // another database's name differs in case alone
+	CodeAtlas             = 8000  // what a shared tier of MongoDB's hosting does not allow
 	CodeDuplicateKey      = 11000
 	codeValidationFailure = 121
 	codeConversionFailure = 241

@@ -2,6 +2,7 @@ package config
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -84,6 +85,24 @@ func TestUnfitServersAreRefused(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A database whose name differs from another one's in case alone is named as the cause.
+func TestDatabaseThatDiffersInCase(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0)
+	other := b.DB.Client().Database(strings.ToUpper(b.DB.Name()))
+	c := b.NewCoordinator(other)
+	_, moved := c.Transfer(t.Context(), bank.Move("t", "a", "b", 1))
+	ledger := b.NewCoordinator(b.DB, transfer.WithLedger("other", other.Collection("ledger")))
+	for name, err := range map[string]error{
+		"Setup": c.Setup(t.Context()), "Transfer": moved, "Setup with a ledger": ledger.Setup(t.Context()),
+	} {
+		require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment, name)
+		require.ErrorContains(t, err, "in case alone", name)
+		require.Equal(t, transfer.NothingStored, transfer.OutcomeOf(err), name)
+	}
+	b.CheckBooks(bank.Balances(100, 0))
 }
 
 // A name that the server doesn't allow is named as the cause, by each way to begin.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongotransfer/transfer"
@@ -31,7 +32,7 @@ func TestCloseAfterDisconnect(t *testing.T) {
 			for range 2 {
 				err = c.Close(t.Context())
 				require.ErrorIs(t, err, mongo.ErrClientDisconnected)
-				require.ErrorContains(t, err, "what was begun (transfers: 1) is still under way, and recovery has to finish it")
+				require.ErrorContains(t, err, "what was begun was left to recovery (transfers: 1)")
 			}
 			b.ExpireAll()
 			b.RecoverAll()
@@ -76,6 +77,10 @@ func TestCloseWhileAnObserverBlocks(t *testing.T) {
 	}
 	release()
 	require.ErrorIs(t, <-moved, transfer.ErrInDoubt)
+	require.NoError(t, c.Close(t.Context()))
+	notes, err := b.DB.Collection("transfers.processes").CountDocuments(t.Context(), bson.D{})
+	require.NoError(t, err)
+	require.EqualValues(t, 1, notes, "others take over soon what it has left, as its note grows old")
 	b.ExpireAll()
 	b.RecoverAll()
 	b.CheckBooks(bank.Balances(100, 0))
