@@ -23,16 +23,10 @@ func TestLogHandlerMayCallBack(t *testing.T) {
 		Transfers: db.Collection("transfers"), Ledgers: map[string]*mongo.Collection{"": db.Collection("accounts")}, Now: time.Now,
 	})
 	require.NoError(t, err)
-	var l *Lookout
-	handler := storetest.NewCalling(func() {
-		free := l.mu.TryLock()
-		if free {
-			l.mu.Unlock()
-		}
-		require.True(t, free, "it logs with the lock")
-	})
-	l = New(queries.New(catalog), slog.New(handler), time.Now)
+	l := New(queries.New(catalog), nil, time.Now)
+	handler := storetest.NewWithoutLock(t, &l.mu)
+	l.log = slog.New(handler)
 	l.followStream()
-	require.Equal(t, 1, handler.Calls())
+	require.Equal(t, 1, handler.Records())
 	require.True(t, l.stream.retryAt.After(time.Now().Add(-time.Minute)))
 }

@@ -13,17 +13,11 @@ import (
 
 // A log handler may call what waits for the reader.
 func TestLogHandlerMayCallBack(t *testing.T) {
-	var r *Reader
-	handler := storetest.NewCalling(func() {
-		free := r.mu.TryLock()
-		if free {
-			r.mu.Unlock()
-		}
-		require.True(t, free, "it logs with the lock")
-	})
 	s := &server{fails: io.EOF}
-	r = New(s.openStream, slog.New(handler), time.Now)
+	r := New(s.openStream, nil, time.Now)
+	handler := storetest.NewWithoutLock(t, &r.mu)
+	r.log = slog.New(handler)
 	r.keepOpen(slow)
-	require.Equal(t, 1, handler.Calls())
+	require.Equal(t, 1, handler.Records())
 	require.False(t, r.retryAt.IsZero())
 }

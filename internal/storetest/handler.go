@@ -4,37 +4,41 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
-// Calling is a log handler that does something at each record.
-type Calling struct {
+// WithoutLock is a log handler that requires that a lock is free at each record: another
+// handler might call what waits for it.
+type WithoutLock struct {
 	slog.Handler
 
-	mu    sync.Mutex
-	call  func()
-	calls int
+	t       *testing.T
+	lock    *sync.Mutex
+	records int
 }
 
-// NewCalling returns a log handler that calls a function at each record.
-func NewCalling(call func()) *Calling {
-	return &Calling{Handler: slog.DiscardHandler, call: call}
+// NewWithoutLock returns a log handler for a lock.
+func NewWithoutLock(t *testing.T, lock *sync.Mutex) *WithoutLock {
+	t.Helper()
+	return &WithoutLock{Handler: slog.DiscardHandler, t: t, lock: lock}
 }
 
 // Enabled implements slog.Handler: it is, at each level.
-func (h *Calling) Enabled(context.Context, slog.Level) bool { return true }
+func (h *WithoutLock) Enabled(context.Context, slog.Level) bool { return true }
 
 // Handle implements slog.Handler.
-func (h *Calling) Handle(context.Context, slog.Record) error {
-	h.call()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.calls++
+func (h *WithoutLock) Handle(context.Context, slog.Record) error {
+	require.True(h.t, h.lock.TryLock(), "it logs with the lock")
+	h.records++
+	h.lock.Unlock()
 	return nil
 }
 
-// Calls returns how many calls have returned.
-func (h *Calling) Calls() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.calls
+// Records returns how many records there were.
+func (h *WithoutLock) Records() int {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	return h.records
 }

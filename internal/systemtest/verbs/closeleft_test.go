@@ -54,11 +54,11 @@ func TestCloseWhileAnObserverBlocks(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
 	reached, released := make(chan struct{}), make(chan struct{})
-	release := sync.OnceFunc(func() { close(released) })
+	reach, release := sync.OnceFunc(func() { close(reached) }), sync.OnceFunc(func() { close(released) })
 	t.Cleanup(release)
 	c := b.NewCoordinator(b.DB, transfer.WithObserver(transfer.Observer{CommandDone: func(done transfer.CommandInfo) {
 		if done.Verb == "claim" {
-			close(reached)
+			reach()
 			<-released
 		}
 	}}))

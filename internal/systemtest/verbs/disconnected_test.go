@@ -62,9 +62,7 @@ func disconnecting(b *bank.Bank, command string, n int64) *transfer.Coordinator 
 	monitor := &event.CommandMonitor{Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
 		_, counts := e.Reply.LookupErr("upserted") // not that the process lives
 		if counts != nil && e.CommandName == command && seen.Add(1) == n {
-			now, cancel := context.WithCancel(context.Background())
-			cancel()
-			_ = client.Disconnect(now)
+			disconnect(client)
 		}
 	}}
 	var err error
