@@ -171,8 +171,8 @@ func (w *Wire) isDead() bool {
 	return w.dead
 }
 
-// judge returns what happens to a message.
-func (w *Wire) judge(message []byte) Fault {
+// judge returns what happens to a message over a connection.
+func (w *Wire) judge(c *wiredConn, message []byte) Fault {
 	command, counts := CommandIn(message)
 	if !counts {
 		return ""
@@ -199,6 +199,9 @@ func (w *Wire) judge(message []byte) Fault {
 		return w.alsoStruck(message)
 	}
 	w.struck, w.dead = true, w.Die
+	if w.What == Held || w.What == Delayed {
+		c.broken.Store(true) // OnStrike may make the driver close it
+	}
 	if w.OnStrike != nil {
 		w.OnStrike()
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -16,7 +17,7 @@ type wiredConn struct {
 	net.Conn
 	wire   *Wire
 	mu     sync.Mutex
-	broken bool         // as far as the driver knows: a message is still to be delivered
+	broken atomic.Bool  // as far as the driver knows: a message is still to be delivered
 	sends  bool         // that message
 	answer bytes.Buffer // that is read before anything else
 }
@@ -29,7 +30,7 @@ func (c *wiredConn) Close() error {
 	switch {
 	case c.sends:
 		return nil
-	case c.broken:
+	case c.broken.Load():
 		return c.SetReadDeadline(time.Now())
 	}
 	return c.Conn.Close()
@@ -55,7 +56,7 @@ func (c *wiredConn) Write(message []byte) (int, error) {
 	if c.wire.isDead() {
 		return 0, c.breakOff()
 	}
-	what := c.wire.judge(message)
+	what := c.wire.judge(c, message)
 	if c.wire.isDead() && c.wire.OnDeath != nil {
 		defer c.wire.OnDeath() // the message has met its fate by then
 	}
@@ -91,9 +92,7 @@ func (c *wiredConn) breakOff() error {
 
 // hold keeps the connection for a message that is delivered later.
 func (c *wiredConn) hold(message []byte) {
-	c.mu.Lock()
-	c.broken = true
-	c.mu.Unlock()
+	c.broken.Store(true)
 	c.wire.mu.Lock()
 	defer c.wire.mu.Unlock()
 	c.wire.late = append(c.wire.late, func() error {
