@@ -31,17 +31,18 @@ SIMULATED := (cd internal/simulate && cat $$(LC_ALL=C ls ../protocol/*.go) $$(LC
 ROUNDS ?= 0
 BEFORE ?= HEAD~1
 
-# Packages that compare rates, and bound the heap in use: they have the usual GOGC. They
-# come last, beside one that waits more than it computes and takes as long.
+# Packages that compare rates. They come last, beside those that wait more than they
+# compute and take as long, and leave them the processor.
 RATES := /internal/overload
-BESIDE := /internal/mongostore$$
+BESIDE := /(internal/mongostore|systemtest/(processes|servers))$$
 # Packages that take longest. They come first, so that the others run beside them.
-FIRST := /internal/(chaos|simulate|systemtest/(faults|rights|servers))$$
+FIRST := /(internal/(chaos|mongostore|simulate)|systemtest/(events|faults|rights|verbs))$$
+PACKAGES := { go list ./... | grep -E "$(FIRST)"; go list ./... | grep -vE "$(FIRST)"; }
 # The race detector, where there is a C compiler for it: make test RACE= does without.
 RACE ?= $(shell test "$$(go env CGO_ENABLED)" = 1 && echo -race)
 # Packages that it shows nothing new: they have one goroutine, start other processes, or
 # do one thing after the other.
-ALONE := $(RATES)|/examples|/internal/(accounts|audit|chaos|conformance|deployment|document|fences)
+ALONE := $(RATES)|/examples|/internal/(accounts|audit|chaos|conformance|deployment|document|fences|history)
 ALONE := $(ALONE)|/internal/(inspection|memory|mongostore|mongotest|outside|protocol|queries|repair|simulate|soak|words)
 ALONE := $(ALONE)|/systemtest/(audit|config|docs|faults|processes|rights|servers|statements|texts|verbs)
 # Packages that are the same on each version: they break servers, or look at the library
@@ -69,11 +70,12 @@ test: ## all tests, on a real MongoDB server, under the race detector where goro
 	@$(MAKE) -s browser # as a prerequisite it would let all other targets go first
 	$(SERVER) sh -ec ' \
 		(for module in $(TESTED); do (cd $$module && $(call play,,./...)); done) & nested=$$!; \
-		$(call play,$(RACE) -p 2,$$(go list ./... | grep -vE "$(ALONE)")) & raced=$$!; \
-		$(call play,-p 3,$$(go list ./... | grep -E "$(FIRST)") \
-			$$(go list ./... | grep -E "$(ALONE)" | grep -vE "$(FIRST)|$(RATES)|$(BESIDE)")) || failed=1; \
+		$(call play,$(RACE) -p 2,$$($(PACKAGES) | grep -vE "$(ALONE)")) & raced=$$!; \
+		$(call play,-p 3,$$($(PACKAGES) | grep -E "$(ALONE)" | grep -vE "$(RATES)|$(BESIDE)")) || failed=1; \
 		wait $$raced || failed=1; wait $$nested || failed=1; test -z "$$failed"; \
-		GOGC=100 $(call play,-p 3,.$(RATES)/... $$(go list ./... | grep -E "$(BESIDE)"))'
+		nice $(call play,-p 3,$$(go list ./... | grep -E "$(BESIDE)")) & beside=$$!; \
+		$(call play,,.$(RATES)/...) || failed=1; \
+		wait $$beside || failed=1; test -z "$$failed"'
 
 # Where it can't install a browser, the tests that need one fail, and say what to do.
 browser: ## installs Chromium for the tests of the window, if there is no browser and apt-get may be used
@@ -88,7 +90,7 @@ versions: ## a share of the tests on other versions of MongoDB: VERSIONS="7.0 8.
 	@set -e; for version in $(VERSIONS); do \
 		MONGODB_VERSION=$$version $(SERVER) sh -ec ' \
 			go test -count=1 -timeout 30m -run VersionAskedFor ./internal/mongotest; \
-			$(call play,-count=1 -short -p 4 -skip "$(LONG)",$$(go list ./... | grep -vE "$(EQUAL)|$(WITHOUT)"))'; \
+			$(call play,-count=1 -short -p 4 -skip "$(LONG)",$$($(PACKAGES) | grep -vE "$(EQUAL)|$(WITHOUT)"))'; \
 	done
 
 race: ## the tests in which goroutines meet, under the race detector; needs a C compiler
