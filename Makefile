@@ -23,6 +23,8 @@ STORED ?= 1000000
 FUZZTIME ?= 600x
 FUZZED ?= .
 DRIVER ?= latest
+# The first two show no window, and take less time.
+BROWSERS ?= chromium-headless-shell headless_shell chromium chromium-browser google-chrome google-chrome-stable chrome
 GOALS ?=
 PLAYED := internal/simulate/testdata/played
 # The sum of the sources that the verdicts in it are about.
@@ -44,7 +46,7 @@ RACE ?= $(shell test "$$(go env CGO_ENABLED)" = 1 && echo -race)
 # do one thing after the other.
 ALONE := $(RATES)|/examples|/internal/(accounts|audit|chaos|conformance|deployment|document|fences|history)
 ALONE := $(ALONE)|/internal/(inspection|memory|mongostore|mongotest|outside|protocol|queries|repair|simulate|soak|words)
-ALONE := $(ALONE)|/systemtest/(audit|config|docs|faults|processes|rights|servers|statements|texts|verbs)
+ALONE := $(ALONE)|/systemtest/(audit|config|docs|faults|insight|processes|rights|servers|statements|texts|upgrade|verbs)
 # Packages that are the same on each version: they break servers, or look at the library
 # more than at the server.
 EQUAL := $(RATES)|/examples|/internal/(chaos|engine|fences|inspection|lookout|money|mongotest)
@@ -79,11 +81,12 @@ test: ## all tests, on a real MongoDB server, under the race detector where goro
 
 # Where it can't install a browser, the tests that need one fail, and say what to do.
 browser: ## installs Chromium for the tests of the window, if there is no browser and apt-get may be used
-	@for name in chromium chromium-browser google-chrome google-chrome-stable chrome headless_shell; do \
-		if command -v $$name >/dev/null; then exit 0; fi; \
-	done; \
+	@for name in $(BROWSERS); do if command -v $$name >/dev/null; then exit 0; fi; done; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; } || true; \
+		apt-get update -qq; \
+		for package in chromium-headless-shell chromium; do \
+			if DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$package fonts-dejavu-core; then exit 0; fi; \
+		done; \
 	fi
 
 versions: ## a share of the tests on other versions of MongoDB: VERSIONS="7.0 8.0" where Docker has them

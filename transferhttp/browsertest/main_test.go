@@ -17,7 +17,7 @@ import (
 // than tests that fail.
 const advice = `browsertest: there is no Chromium on the PATH.
 On Debian and Ubuntu, as root: make browser
-Elsewhere: install Chromium or Chrome, under one of the names chromium, chromium-browser, google-chrome, chrome`
+Elsewhere: install Chromium or Chrome, under one of the names chromium-headless-shell, chromium, chromium-browser, google-chrome, chrome`
 
 // browser is the context of the one browser of all tests, each of which has a tab of its
 // own.
@@ -54,7 +54,10 @@ func run(m *testing.M) int {
 
 // browserPath returns where the browser is, or "".
 func browserPath() string {
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "headless_shell"} {
+	for _, name := range []string{
+		"chromium-headless-shell", "headless_shell", // show no window, and take less time
+		"chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome",
+	} {
 		if path, err := exec.LookPath(name); err == nil {
 			return path
 		}

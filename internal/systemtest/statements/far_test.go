@@ -64,7 +64,7 @@ func TestStatementOfABusyAccountFarAway(t *testing.T) {
 	moving, stop := context.WithCancel(t.Context())
 	defer stop()
 	var movers sync.WaitGroup
-	for m := range 16 {
+	for m := range 4 {
 		movers.Go(func() {
 			sign := int64(1 - m%2*2)
 			for i := 0; moving.Err() == nil; i++ {
@@ -73,6 +73,7 @@ func TestStatementOfABusyAccountFarAway(t *testing.T) {
 					t.Error(err)
 					return
 				}
+				_ = collections.Pause(moving, farAway/4)
 			}
 		})
 	}
