@@ -39,6 +39,9 @@ RATES := /internal/overload
 BESIDE := /(internal/mongostore|systemtest/(processes|servers))$$
 # Packages that take longest. They come first, so that the others run beside them.
 FIRST := /(internal/(chaos|mongostore|simulate)|systemtest/(events|faults|rights|verbs))$$
+# Packages that come after those under the race detector, so that both halves take as long.
+# More at once than two of each half take longer together.
+LATER := /(internal/(history|soak)|systemtest/(audit|config))$$
 PACKAGES := { go list ./... | grep -E "$(FIRST)"; go list ./... | grep -vE "$(FIRST)"; }
 # The race detector, where there is a C compiler for it: make test RACE= does without.
 RACE ?= $(shell test "$$(go env CGO_ENABLED)" = 1 && echo -race)
@@ -72,8 +75,9 @@ test: ## all tests, on a real MongoDB server, under the race detector where goro
 	@$(MAKE) -s browser # as a prerequisite it would let all other targets go first
 	$(SERVER) sh -ec ' \
 		(for module in $(TESTED); do (cd $$module && $(call play,,./...)); done) & nested=$$!; \
-		$(call play,$(RACE) -p 2,$$($(PACKAGES) | grep -vE "$(ALONE)")) & raced=$$!; \
-		$(call play,-p 3,$$($(PACKAGES) | grep -E "$(ALONE)" | grep -vE "$(RATES)|$(BESIDE)")) || failed=1; \
+		($(call play,$(RACE) -p 2,$$($(PACKAGES) | grep -vE "$(ALONE)")) || failed=1; \
+			$(call play,-p 2,$$(go list ./... | grep -E "$(LATER)")) || failed=1; test -z "$$failed") & raced=$$!; \
+		$(call play,-p 2,$$($(PACKAGES) | grep -E "$(ALONE)" | grep -vE "$(RATES)|$(BESIDE)|$(LATER)")) || failed=1; \
 		wait $$raced || failed=1; wait $$nested || failed=1; test -z "$$failed"; \
 		nice $(call play,-p 3,$$(go list ./... | grep -E "$(BESIDE)")) & beside=$$!; \
 		$(call play,,.$(RATES)/...) || failed=1; \
@@ -93,7 +97,7 @@ versions: ## a share of the tests on other versions of MongoDB: VERSIONS="7.0 8.
 	@set -e; for version in $(VERSIONS); do \
 		MONGODB_VERSION=$$version $(SERVER) sh -ec ' \
 			go test -count=1 -timeout 30m -run VersionAskedFor ./internal/mongotest; \
-			$(call play,-count=1 -short -p 4 -skip "$(LONG)",$$($(PACKAGES) | grep -vE "$(EQUAL)|$(WITHOUT)"))'; \
+			$(call play,-count=1 -short -p 3 -skip "$(LONG)",$$($(PACKAGES) | grep -vE "$(EQUAL)|$(WITHOUT)"))'; \
 	done
 
 race: ## the tests in which goroutines meet, under the race detector; needs a C compiler
