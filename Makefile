@@ -41,7 +41,7 @@ BESIDE := /(internal/mongostore|systemtest/(processes|servers))$$
 FIRST := /(internal/(chaos|mongostore|simulate)|systemtest/(events|faults|rights|verbs))$$
 # Packages that come after those under the race detector, so that both halves take as long.
 # More at once than two of each half take longer together.
-LATER := /(internal/(history|soak)|systemtest/(audit|config))$$
+LATER := /(internal/(history|soak)|systemtest/config)$$
 PACKAGES := { go list ./... | grep -E "$(FIRST)"; go list ./... | grep -vE "$(FIRST)"; }
 # The race detector, where there is a C compiler for it: make test RACE= does without.
 RACE ?= $(shell test "$$(go env CGO_ENABLED)" = 1 && echo -race)
