@@ -40,16 +40,16 @@ BESIDE := /(internal/mongostore|systemtest/(processes|servers))$$
 # Packages that take longest. They come first, so that the others run beside them.
 FIRST := /(internal/(chaos|mongostore|simulate)|systemtest/(events|faults|rights|verbs))$$
 # Packages that come after those under the race detector, so that both halves take as long.
-# More at once than two of each half take longer together.
-LATER := /(internal/(history|soak)|systemtest/config)$$
+# More than two at once of each half would take longer together.
+LATER := /(internal/soak|systemtest/config)$$
 PACKAGES := { go list ./... | grep -E "$(FIRST)"; go list ./... | grep -vE "$(FIRST)"; }
 # The race detector, where there is a C compiler for it: make test RACE= does without.
 RACE ?= $(shell test "$$(go env CGO_ENABLED)" = 1 && echo -race)
 # Packages that it shows nothing new: they have one goroutine, start other processes, or
 # do one thing after the other.
-ALONE := $(RATES)|/examples|/internal/(accounts|audit|chaos|conformance|deployment|document|fences|history)
+ALONE := $(RATES)|/examples|/internal/(accounts|audit|chaos|conformance|deployment|document|fences)
 ALONE := $(ALONE)|/internal/(inspection|memory|mongostore|mongotest|outside|protocol|queries|repair|simulate|soak|words)
-ALONE := $(ALONE)|/systemtest/(audit|config|docs|faults|insight|processes|rights|servers|statements|texts|upgrade|verbs)
+ALONE := $(ALONE)|/systemtest/(audit|config|docs|faults|processes|rights|servers|statements|texts|verbs)
 # Packages that are the same on each version: they break servers, or look at the library
 # more than at the server.
 EQUAL := $(RATES)|/examples|/internal/(chaos|engine|fences|inspection|lookout|money|mongotest)
