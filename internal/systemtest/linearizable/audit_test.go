@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongotransfer/transfer"
-	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/mongotest"
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
@@ -20,9 +19,6 @@ type vigil struct {
 	audits, moving atomic.Int64 // all, and those that found money in transit
 	over           chan struct{}
 }
-
-// breath is how long the load has the processor to itself after each audit.
-const breath = 50 * time.Millisecond
 
 // audited starts to audit a bank again and again until ctx ends.
 // All balances and all money in transit add up to sum.
@@ -42,7 +38,6 @@ func audited(ctx context.Context, b *bank.Bank, c *transfer.Coordinator, sum int
 					v.moving.Add(1)
 				}
 			}
-			_ = collections.Pause(ctx, breath)
 		}
 	}()
 	return v
