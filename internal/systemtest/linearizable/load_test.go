@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -137,6 +139,39 @@ func (l *load) run() {
 	}
 	clients.Wait()
 	require.NoError(l.t, bank.Within(l.t, hurting))
+	l.close()
+}
+
+// close ends the processes that live, once they have done what their callers have left.
+// Nothing happens to their messages any more, and those that were held arrive.
+func (l *load) close() {
+	l.t.Helper()
+	living := slices.Clone(l.sweepers)
+	for _, life := range slices.Concat(l.lives...) {
+		life.wire.SetIdle(true)
+		if life.ctx.Err() == nil {
+			living = append(living, life.c)
+		}
+	}
+	var closing sync.WaitGroup
+	for _, c := range living {
+		closing.Go(func() { assert.NoError(l.t, c.Close(l.t.Context())) })
+	}
+	closed := make(chan struct{})
+	go func() {
+		closing.Wait()
+		close(closed)
+	}()
+	post := time.NewTicker(100 * time.Millisecond)
+	defer post.Stop()
+	for {
+		select {
+		case <-closed:
+			return
+		case <-post.C:
+			l.deliver()
+		}
+	}
 }
 
 func (l *load) hurtUntil(ctx context.Context) error {
@@ -250,10 +285,8 @@ func (l *load) sweep(ctx context.Context, random *rand.Rand) {
 // deliver lets held messages arrive.
 func (l *load) deliver() {
 	l.t.Helper()
-	for _, lives := range l.lives {
-		for _, life := range lives {
-			life.wire.Deliver(l.t)
-		}
+	for _, life := range slices.Concat(l.lives...) {
+		life.wire.Deliver(l.t)
 	}
 }
 
