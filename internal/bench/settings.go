@@ -111,7 +111,7 @@ func (s *settings) durations() (timing, int) {
 	// The goal table takes some four minutes, and everything takes twenty.
 	switch {
 	case s.quick:
-		window, rounds, patience, least = 100*time.Millisecond, 1, quickGrace, 0
+		window, rounds, patience, least = 30*time.Millisecond, 1, quickGrace, 0
 	case s.baseline != "":
 		window, rounds = time.Second, 6
 	case s.claims:

@@ -89,7 +89,7 @@ func TestAuditTotalsOfRolledBack(t *testing.T) {
 // A leftover marker stands for no money in transit, on this server or another.
 func TestAuditTotalsOfLeftovers(t *testing.T) {
 	t.Parallel()
-	b := bank.NewBranches(t, bank.StartServer(t), 1000, 500)
+	b := bank.NewBranches(t, bank.SecondServer(t), 1000, 500)
 	_, err := b.Both.Transfer(t.Context(), bank.Across("t", 60))
 	require.NoError(t, err)
 	b.ChangeThere(bson.M{"$set": bson.M{"pending.t": int64(60)}})

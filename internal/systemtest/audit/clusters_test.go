@@ -79,7 +79,7 @@ func finish(b *bank.Branches) { b.RecoverAll(b.Other()) }
 // Damage between two servers is found as it is on one.
 func TestAuditOverTwoServers(t *testing.T) {
 	t.Parallel()
-	server := bank.StartServer(t)
+	server := bank.SecondServer(t)
 	marker := func(id string, amount any) bson.M { return bson.M{"$set": bson.M{"pending." + id: amount}} }
 	final := func(b *bank.Branches) { b.LeaveAcross("t", "Committed", bank.Reserved, bank.Reserved); finish(b) }
 	for name, row := range map[string]struct {
@@ -132,7 +132,7 @@ func TestAuditOverTwoServers(t *testing.T) {
 // finding.
 func TestAuditLooksTwice(t *testing.T) {
 	t.Parallel()
-	server := bank.StartServer(t)
+	server := bank.SecondServer(t)
 	held := func(b *bank.Branches) { holdAcross(b, "t") }
 	void := func(b *bank.Branches) {
 		_, err := b.Both.Void(b.T.Context(), "t")
@@ -193,7 +193,7 @@ func TestAuditLooksTwice(t *testing.T) {
 // next read equally wrong. That is not a finding.
 func TestAuditExpectsNothingOfWhatMoves(t *testing.T) {
 	t.Parallel()
-	b := bank.NewBranches(t, bank.StartServer(t), 1000, 500)
+	b := bank.NewBranches(t, bank.SecondServer(t), 1000, 500)
 	n := 0
 	db := b.Through(afterScans("transfers", func() {
 		n++
@@ -218,7 +218,7 @@ func TestAuditExpectsNothingOfWhatMoves(t *testing.T) {
 // finding, because somebody pays in meanwhile.
 func TestAuditTrustsNoSumThatChanges(t *testing.T) {
 	t.Parallel()
-	b := bank.NewBranches(t, bank.StartServer(t), 1000, 500)
+	b := bank.NewBranches(t, bank.SecondServer(t), 1000, 500)
 	db := b.Through(afterScans("transfers", func() { b.ChangeThere(bson.M{"$inc": bson.M{"balance": int64(7)}}) }))
 	report, err := b.NewCoordinator(db, b.Other()).AuditWith(t.Context(), transfer.AuditOptions{
 		Expected: []transfer.ExpectedTotal{{Sum: transfer.Units(1500)}},
@@ -269,7 +269,7 @@ func TestAuditLooksTwiceAtStalled(t *testing.T) {
 // An audit during a busy load finds nothing.
 func TestAuditTotalsOverTwoServers(t *testing.T) {
 	t.Parallel()
-	b := bank.NewBranches(t, bank.StartServer(t), 1000, 500)
+	b := bank.NewBranches(t, bank.SecondServer(t), 1000, 500)
 	expecting := func(units int64) transfer.AuditReport {
 		report, err := b.Both.AuditWith(t.Context(), transfer.AuditOptions{Expected: []transfer.ExpectedTotal{{Sum: transfer.Units(units)}}})
 		require.NoError(t, err)
@@ -322,7 +322,7 @@ func TestAuditTotalsOverTwoServers(t *testing.T) {
 // An audit is independent of its caller's session, even of one that has ended.
 func TestAuditOutsideOfSessions(t *testing.T) {
 	t.Parallel()
-	b := bank.NewBranches(t, bank.StartServer(t), 1000, 5)
+	b := bank.NewBranches(t, bank.SecondServer(t), 1000, 5)
 	b.LeaveAcross("t", "Preparing", bank.Reserved, bank.Reserved)
 	session, err := b.DB.Client().StartSession()
 	require.NoError(t, err)

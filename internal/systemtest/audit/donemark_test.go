@@ -153,7 +153,7 @@ func TestAuditOfAPaidOrder(t *testing.T) {
 // clusters, which are read at two moments, agree in each state.
 func TestAuditOfFactsOverTwoServers(t *testing.T) {
 	t.Parallel()
-	server := bank.StartServer(t)
+	server := bank.SecondServer(t)
 	for _, s := range factStates() {
 		t.Run(fmt.Sprint(s), func(t *testing.T) {
 			t.Parallel()
@@ -181,7 +181,7 @@ func TestAuditOfFactsOverTwoServers(t *testing.T) {
 // What is wrong with a done mark on another cluster is found by a second look.
 func TestAuditOfDoneMarksThere(t *testing.T) {
 	t.Parallel()
-	server := bank.StartServer(t)
+	server := bank.SecondServer(t)
 	for want, plant := range map[audit.Code]func(b *bank.Branches){
 		audit.OrphanMarker: func(b *bank.Branches) { b.ChangeThere(bson.M{"$set": bson.M{"pending.ghost%": int64(5)}}) },
 		audit.FinalMarker: func(b *bank.Branches) {
@@ -214,7 +214,7 @@ func TestAuditOfDoneMarksThere(t *testing.T) {
 // meanwhile.
 func TestAuditLooksTwiceAtDoneMarks(t *testing.T) {
 	t.Parallel()
-	b := bank.NewBranches(t, bank.StartServer(t), 1000, 5)
+	b := bank.NewBranches(t, bank.SecondServer(t), 1000, 5)
 	b.LeaveAcross("t", "Committed", bank.Reserved, bank.Done)
 	through := bank.Client(t, b.Server.URI(), afterFind("accounts", 1, func() { finish(b) }))
 	other := transfer.WithLedger("other", through.Database(b.DB.Name()).Collection("accounts"))
@@ -349,7 +349,7 @@ func TestRepairOfADoneMarkOverABadWire(t *testing.T) {
 // transfer has paid in. What has ended meanwhile is no finding.
 func TestAuditOfWhatHasPaidInHere(t *testing.T) {
 	t.Parallel()
-	server := bank.StartServer(t)
+	server := bank.SecondServer(t)
 	for name, row := range map[string]struct {
 		harm      func(b *bank.Branches)
 		meanwhile func(b *bank.Branches)

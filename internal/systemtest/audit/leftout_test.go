@@ -57,7 +57,7 @@ func TestAuditNamesWhatItLeavesOut(t *testing.T) {
 // another server is.
 func TestAuditKnowsWhatItReadsByItsIdentity(t *testing.T) {
 	t.Parallel()
-	b := bank.NewBranches(t, bank.StartServer(t), 1000, 6)
+	b := bank.NewBranches(t, bank.SecondServer(t), 1000, 6)
 	report, err := b.Both.Audit(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, report.LeftOut)

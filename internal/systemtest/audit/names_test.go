@@ -59,7 +59,7 @@ func TestAuditUnderOtherNames(t *testing.T) {
 // A leg there is not mistaken for the leg on this account.
 func TestAuditTellsNamesakesApart(t *testing.T) {
 	t.Parallel()
-	b := bank.NewBranches(t, bank.StartServer(t), 1000, 6)
+	b := bank.NewBranches(t, bank.SecondServer(t), 1000, 6)
 	here := []transfer.Option{transfer.WithAccounts(b.DB.Collection("own")), transfer.WithLedger("this", b.DB.Collection("accounts"))}
 	both := b.NewCoordinator(b.DB, append(here, b.Other())...)
 	require.NoError(t, both.Setup(t.Context()))

@@ -3,6 +3,7 @@ package bank
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -25,12 +26,25 @@ type Branches struct {
 	start map[string]int64
 }
 
-// StartServer starts a server beside that of all tests. It ends with the test.
+// StartServer starts a server beside that of all tests, to which a test may do what it
+// likes. It ends with the test.
 func StartServer(t *testing.T) *mongotest.Server {
 	t.Helper()
 	server, err := mongotest.StartOwn(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, server.Stop()) })
+	return server
+}
+
+// secondServer is started when it is first wanted, and ends with the process.
+var secondServer = sync.OnceValues(func() (*mongotest.Server, error) { return mongotest.StartOwn(context.Background()) })
+
+// SecondServer returns a server beside that of all tests, for those that do it no harm: a
+// package has one.
+func SecondServer(t *testing.T) *mongotest.Server {
+	t.Helper()
+	server, err := secondServer()
+	require.NoError(t, err)
 	return server
 }
 

@@ -36,7 +36,7 @@ func TestNamesakeAwayKeepsNobody(t *testing.T) {
 // The hold shows it, also where nothing records yet which collection the ledger is.
 func TestLedgerOnAnotherServerIsRefused(t *testing.T) {
 	t.Parallel()
-	b := bank.NewBranches(t, bank.StartServer(t), 100, 100)
+	b := bank.NewBranches(t, bank.SecondServer(t), 100, 100)
 	_, err := b.Both.Hold(t.Context(), bank.Across("h", 60), time.Hour)
 	require.NoError(t, err)
 	removed, err := b.DB.Collection("transfers.transfer").DeleteOne(t.Context(), bson.M{"_id.ledger": "other"})

@@ -47,7 +47,7 @@ func TestNothingIsRecoveredOnAnotherServer(t *testing.T) {
 	for state, decision := range map[string]bank.Fault{"Committed": bank.AnswerLost, "Preparing": bank.Lost} {
 		t.Run(state, func(t *testing.T) {
 			t.Parallel()
-			b := bank.NewBranches(t, bank.StartServer(t), 100, 100)
+			b := bank.NewBranches(t, bank.SecondServer(t), 100, 100)
 			_, err := b.Both.Transfer(t.Context(), bank.Across("before", 10))
 			require.NoError(t, err)
 			crashAcross(b, "crashed", decision)
@@ -77,7 +77,7 @@ func TestNothingIsRecoveredOnAnotherServer(t *testing.T) {
 // another server than it does for everybody else, and nothing is written there.
 func TestLedgerOnAnotherServerIsNotTheRecordedOne(t *testing.T) {
 	t.Parallel()
-	b := bank.NewBranches(t, bank.StartServer(t), 100, 100)
+	b := bank.NewBranches(t, bank.SecondServer(t), 100, 100)
 	accounts := elsewhere(b)
 	for name, opts := range map[string][]transfer.Option{
 		"a ledger":           {transfer.WithLedger("other", accounts)},
@@ -116,7 +116,7 @@ func TestLedgerOnAnotherServerIsNotTheRecordedOne(t *testing.T) {
 // while nothing was recorded.
 func TestRacingFirstUsesAgreeOnAServer(t *testing.T) {
 	t.Parallel()
-	servers := map[string]string{"one": bank.StartServer(t).URI(), "two": bank.StartServer(t).URI()}
+	servers := map[string]string{"one": bank.SecondServer(t).URI(), "two": bank.StartServer(t).URI()}
 	const each = 3
 	for round := range 4 {
 		b := bank.New(t, 100).WithIndexes()
@@ -188,7 +188,7 @@ func raceOnLedgers(b *bank.Bank, ledgers map[string]*mongo.Collection, each int,
 // Without that it is adopted, and from then on the old server is refused.
 func TestLedgerIsMovedToAnotherServer(t *testing.T) {
 	t.Parallel()
-	b := bank.NewBranches(t, bank.StartServer(t), 100, 100)
+	b := bank.NewBranches(t, bank.SecondServer(t), 100, 100)
 	moved := bank.StartServer(t)
 	for _, row := range []struct {
 		name   string

@@ -20,7 +20,7 @@ import (
 // neither.
 func TestTransferOverTwoServers(t *testing.T) {
 	t.Parallel()
-	server := bank.StartServer(t)
+	server := bank.SecondServer(t)
 	t.Run("success", func(t *testing.T) {
 		t.Parallel()
 		b := bank.NewBranches(t, server, 100, 5)
@@ -58,7 +58,7 @@ func TestTransferOverTwoServers(t *testing.T) {
 // recovery, which finishes it on both.
 func TestDeathBetweenTwoServers(t *testing.T) {
 	t.Parallel()
-	server := bank.StartServer(t)
+	server := bank.SecondServer(t)
 	// The commands: two reads of fences, the claim, two prepares, the record and a pay,
 	// a settle and a clear, the finish.
 	for n := 3; n <= 9; n++ {
