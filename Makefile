@@ -33,10 +33,11 @@ SIMULATED := (cd internal/simulate && cat $$(LC_ALL=C ls ../protocol/*.go) $$(LC
 ROUNDS ?= 0
 BEFORE ?= HEAD~1
 
-# Packages that compare rates. They come last, beside those that wait more than they
-# compute and take as long, and leave them the processor.
+# Packages that compare rates. They come last, beside others that wait more than they
+# compute and take as long, and leave them the processor, as does the server of those. One
+# that only computes begins when the first of the others has ended.
 RATES := /internal/overload
-BESIDE := /(internal/mongostore|systemtest/(processes|servers))$$
+BESIDE := /(internal/(conformance|mongostore)|systemtest/(processes|servers))$$
 # Packages that take longest. They come first, so that the others run beside them.
 FIRST := /(internal/(chaos|mongostore|simulate)|systemtest/(events|faults|rights|verbs))$$
 # Packages that come after those under the race detector, so that both halves take as long.
@@ -78,10 +79,10 @@ test: ## all tests, on a real MongoDB server, under the race detector where goro
 		($(call play,$(RACE) -p 2,$$($(PACKAGES) | grep -vE "$(ALONE)")) || failed=1; \
 			$(call play,-p 2,$$(go list ./... | grep -E "$(LATER)")) || failed=1; test -z "$$failed") & raced=$$!; \
 		$(call play,-p 2,$$($(PACKAGES) | grep -E "$(ALONE)" | grep -vE "$(RATES)|$(BESIDE)|$(LATER)")) || failed=1; \
-		wait $$raced || failed=1; wait $$nested || failed=1; test -z "$$failed"; \
-		nice $(call play,-p 3,$$(go list ./... | grep -E "$(BESIDE)")) & beside=$$!; \
-		$(call play,,.$(RATES)/...) || failed=1; \
-		wait $$beside || failed=1; test -z "$$failed"'
+		wait $$raced || failed=1; wait $$nested || failed=1; test -z "$$failed"'
+	nice $(SERVER) sh -ec '$(call play,-p 3 -parallel 4,$$(go list ./... | grep -E "$(BESIDE)" | sort -r))' & beside=$$!; \
+	$(call play,,.$(RATES)/...) || failed=1; \
+	wait $$beside || failed=1; test -z "$$failed"
 
 # Where it can't install a browser, the tests that need one fail, and say what to do.
 browser: ## installs Chromium for the tests of the window, if there is no browser and apt-get may be used

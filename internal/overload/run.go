@@ -84,6 +84,7 @@ func playScenario(ctx context.Context, config Config, report *Report, what scena
 	report.title(what)
 	begun, before := time.Now(), runtime.NumGoroutine()
 	s := &scene{Config: config, report: report}
+	runtime.GC() // the garbage of another scenario doesn't count
 	u := watchUsage(ctx)
 	err = what.play(ctx, s)
 	u.stop()
