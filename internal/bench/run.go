@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // run is the benchmark as it runs.
@@ -21,26 +24,10 @@ type run struct {
 
 // group measures the cells of a group in alternating rounds.
 func (r *run) group(ctx context.Context, g group, into results) (err error) {
-	stands := map[cell]*stand{}
-	defer func() {
-		for _, s := range stands {
-			err = errors.Join(err, s.close(context.WithoutCancel(ctx)))
-		}
-	}()
-	r.progress.begins(g)
-	for _, c := range g.Cells {
-		at := sharedCell(c)
-		if stands[at] != nil {
-			continue
-		}
-		d, err := r.deployment(ctx, c.Nodes)
-		if err != nil {
-			return err
-		}
-		if stands[at], err = openStand(ctx, d, fmt.Sprint(d.prefix, len(stands)), c); err != nil {
-			delete(stands, at)
-			return err
-		}
+	stands, err := r.stands(ctx, g)
+	defer func() { err = errors.Join(err, closeAll(context.WithoutCancel(ctx), stands)) }()
+	if err != nil {
+		return err
 	}
 	for n := range r.rounds {
 		for _, i := range turns(n, len(g.Cells)) {
@@ -57,6 +44,45 @@ func (r *run) group(ctx context.Context, g group, into results) (err error) {
 		}
 	}
 	return nil
+}
+
+// stands opens the stands of a group side by side, as most of that is waiting.
+// It returns those that are open, whatever the error is.
+func (r *run) stands(ctx context.Context, g group) (map[cell]*stand, error) {
+	r.progress.begins(g)
+	opened := map[cell]*stand{}
+	var mu sync.Mutex
+	var all errgroup.Group
+	for n, c := range g.Cells {
+		at := sharedCell(c)
+		if slices.ContainsFunc(g.Cells[:n], func(earlier cell) bool { return sharedCell(earlier) == at }) {
+			continue
+		}
+		d, err := r.deployment(ctx, c.Nodes)
+		if err != nil {
+			return opened, errors.Join(err, all.Wait())
+		}
+		all.Go(func() error {
+			s, err := openStand(ctx, d, fmt.Sprint(d.prefix, n), c)
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			opened[at] = s
+			return nil
+		})
+	}
+	return opened, all.Wait()
+}
+
+// closeAll closes stands side by side.
+func closeAll(ctx context.Context, stands map[cell]*stand) error {
+	var all errgroup.Group
+	for _, s := range stands {
+		all.Go(func() error { return s.close(ctx) })
+	}
+	return all.Wait()
 }
 
 // turns returns the order in which the cells of a round have their turns.
