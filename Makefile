@@ -38,8 +38,8 @@ BEFORE ?= HEAD~1
 # that only computes begins when the first of the others has ended.
 RATES := /internal/overload
 BESIDE := /(internal/(conformance|mongostore)|systemtest/(processes|servers))$$
-# Packages that take longest. They come first, so that the others run beside them.
-FIRST := /(internal/(chaos|mongostore|simulate)|systemtest/(events|faults|rights|verbs))$$
+# Packages that take longest, or wait. They come first, so that others run beside them.
+FIRST := /(internal/(chaos|mongostore|mongotest|simulate)|systemtest/(audit|events|faults|rights|statements|verbs|waiters)|transfertest)$$
 # Packages that come after those under the race detector, so that both halves take as long.
 # More than two at once of each half would take longer together.
 LATER := /(internal/soak|systemtest/config)$$
@@ -98,7 +98,7 @@ versions: ## a share of the tests on other versions of MongoDB: VERSIONS="7.0 8.
 	@set -e; for version in $(VERSIONS); do \
 		MONGODB_VERSION=$$version $(SERVER) sh -ec ' \
 			go test -count=1 -timeout 30m -run VersionAskedFor ./internal/mongotest; \
-			$(call play,-count=1 -short -p 3 -skip "$(LONG)",$$($(PACKAGES) | grep -vE "$(EQUAL)|$(WITHOUT)"))'; \
+			$(call play,-count=1 -short -p 3 -parallel 4 -skip "$(LONG)",$$($(PACKAGES) | grep -vE "$(EQUAL)|$(WITHOUT)"))'; \
 	done
 
 race: ## the tests in which goroutines meet, under the race detector; needs a C compiler
