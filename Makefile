@@ -39,10 +39,10 @@ BEFORE ?= HEAD~1
 RATES := /internal/overload
 BESIDE := /(internal/(conformance|mongostore)|systemtest/(processes|servers))$$
 # Packages that take longest, or wait. They come first, so that others run beside them.
-FIRST := /(internal/(chaos|mongostore|mongotest|simulate)|systemtest/(audit|events|faults|rights|statements|verbs|waiters)|transfertest)$$
+FIRST := /(internal/(chaos|mongostore|mongotest|simulate|soak)|systemtest/(audit|events|faults|rights|statements|verbs|waiters)|transfertest)$$
 # Packages that come after those under the race detector, so that both halves take as long.
 # More than two at once of each half would take longer together.
-LATER := /(internal/soak|systemtest/config)$$
+LATER := /(internal/(memory|queries|simulate/cmd)|systemtest/(config|texts))$$
 PACKAGES := { go list ./... | grep -E "$(FIRST)"; go list ./... | grep -vE "$(FIRST)"; }
 # The race detector, where there is a C compiler for it: make test RACE= does without.
 RACE ?= $(shell test "$$(go env CGO_ENABLED)" = 1 && echo -race)
@@ -77,7 +77,7 @@ test: ## all tests, on a real MongoDB server, under the race detector where goro
 	$(SERVER) sh -ec ' \
 		(for module in $(TESTED); do (cd $$module && $(call play,,./...)); done) & nested=$$!; \
 		($(call play,$(RACE) -p 2,$$($(PACKAGES) | grep -vE "$(ALONE)")) || failed=1; \
-			$(call play,-p 2,$$(go list ./... | grep -E "$(LATER)")) || failed=1; test -z "$$failed") & raced=$$!; \
+			$(call play,-p 2,$$(go list ./... | grep -E "$(LATER)" | sort -r)) || failed=1; test -z "$$failed") & raced=$$!; \
 		$(call play,-p 2,$$($(PACKAGES) | grep -E "$(ALONE)" | grep -vE "$(RATES)|$(BESIDE)|$(LATER)")) || failed=1; \
 		wait $$raced || failed=1; wait $$nested || failed=1; test -z "$$failed"'
 	nice $(SERVER) sh -ec '$(call play,-p 3 -parallel 4,$$(go list ./... | grep -E "$(BESIDE)" | sort -r))' & beside=$$!; \
