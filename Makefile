@@ -33,10 +33,11 @@ SIMULATED := (cd internal/simulate && cat $$(LC_ALL=C ls ../protocol/*.go) $$(LC
 ROUNDS ?= 0
 BEFORE ?= HEAD~1
 
-# Packages that compare rates. They come last, beside others that wait more than they
-# compute and take as long, and leave them the processor, as does the server of those. One
-# that only computes begins when the first of the others has ended.
+# Packages that compare rates. They come last.
 RATES := /internal/overload
+# Packages that run beside them and leave them the processor, with a server that does so,
+# too. Those that mostly wait begin. Conformance, which only computes, follows when one of
+# them has ended.
 BESIDE := /(internal/(conformance|mongostore)|systemtest/(processes|servers))$$
 # Packages that take longest, or wait. They come first, so that others run beside them.
 FIRST := /(internal/(chaos|mongostore|mongotest|simulate|soak)|systemtest/(audit|events|faults|rights|statements|verbs|waiters)|transfertest)$$

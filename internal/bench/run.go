@@ -24,6 +24,7 @@ type run struct {
 
 // group measures the cells of a group in alternating rounds.
 func (r *run) group(ctx context.Context, g group, into results) (err error) {
+	r.progress.begins(g)
 	stands, err := r.stands(ctx, g)
 	defer func() { err = errors.Join(err, closeAll(context.WithoutCancel(ctx), stands)) }()
 	if err != nil {
@@ -49,7 +50,6 @@ func (r *run) group(ctx context.Context, g group, into results) (err error) {
 // stands opens the stands of a group side by side, as most of that is waiting.
 // It returns those that are open, whatever the error is.
 func (r *run) stands(ctx context.Context, g group) (map[cell]*stand, error) {
-	r.progress.begins(g)
 	opened := map[cell]*stand{}
 	var mu sync.Mutex
 	var all errgroup.Group
