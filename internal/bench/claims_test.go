@@ -95,7 +95,7 @@ func TestPickedClaims(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []string{nodes3, floorUniform, floorHot}, groupsOf(some))
 	assert.Len(t, measuredFor(some), 3)
-	assert.Len(t, some, 1+5+5)
+	assert.Len(t, some, 2+5+5)
 	rungs, err := picked(baselineClaims(1), "hot-1,zipf-10")
 	require.ErrorContains(t, err, `no claims "zipf-10"`)
 	assert.Empty(t, rungs)

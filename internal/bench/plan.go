@@ -75,10 +75,8 @@ func floorsFor(callers int) []string {
 }
 
 // quickGroups returns a little of everything: the goals, and what no goal measures.
-// Those on three nodes are neighbours, as each change of the number starts servers.
 func quickGroups() []group {
 	groups := append(measuredFor(goals()),
-		group{threeNodes, changed(plainCells([]string{"floor-1"}, "uniform", 16), func(c *cell) { c.Nodes = 3 })},
 		group{oneNode, plainCells([]string{"transfer", "naive", "optimistic", "floor-1"}, "zipf", 16)})
 	return append(groups, growthGroups([]int{2000}, []int{1000}, 2)...)
 }

@@ -40,14 +40,14 @@ func TestSettings(t *testing.T) {
 		window time.Duration
 		rounds int
 	}{
-		{[]string{"-claims"}, 40, time.Second, 4},
-		{[]string{"-claims", "-for", "5s", "-rounds", "7"}, 40, 5 * time.Second, 7},
-		{[]string{"-claims", "-only", "three-nodes,few"}, 6, time.Second, 4},
-		{[]string{"-claims", "-quick"}, 40, 30 * time.Millisecond, 1},
+		{[]string{"-claims"}, 43, time.Second, 4},
+		{[]string{"-claims", "-for", "5s", "-rounds", "7"}, 43, 5 * time.Second, 7},
+		{[]string{"-claims", "-only", "three-nodes,few"}, 9, time.Second, 4},
+		{[]string{"-claims", "-quick"}, 43, 30 * time.Millisecond, 1},
 		{[]string{"-baseline", "before"}, 36, time.Second, 6},
 		{[]string{"-baseline", "before", "-only", "hot-1"}, 2, time.Second, 6},
 		{[]string{"-baseline", "before", "-only", "hot,zipf-4"}, 14, time.Second, 6},
-		{[]string{"-quick", "-cells", "three nodes: floor"}, 1, 30 * time.Millisecond, 1},
+		{[]string{"-quick", "-cells", "three-nodes: floor"}, 1, 30 * time.Millisecond, 1},
 		{[]string{"-only", "transfer/hot/256"}, 1, 2 * time.Second, 1},
 		{[]string{"-only", "transfer/hot/256,native/hot/8"}, 2, 2 * time.Second, 3},
 		{[]string{"-cells", "^nothing$"}, 0, 1250 * time.Millisecond, 3},
