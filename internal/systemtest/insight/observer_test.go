@@ -216,7 +216,8 @@ func TestObserverSeesWork(t *testing.T) {
 	requireTakeovers(t, takeovers, "stalled", "back")
 
 	b.MustSubmit("submitted")
-	end := bank.InBackground(t, c)
+	// With its threshold, c's sweeps would take over what its worker is about to finish.
+	end := bank.InBackground(t, b.NewCoordinator(b.DB, transfer.WithObserver(w.observer())))
 	w.await(t, func() bool { return len(w.done) > 0 && len(w.counted) > 0 && len(w.swept) > 1 })
 	end()
 	require.Equal(t, "run submitted Moved Success\n", toldOf(w.take()[0]))
