@@ -39,6 +39,9 @@ type Bounds struct {
 	// Known is false where the floor can't be understood: no balance lies between the
 	// bounds then.
 	Known bool
+	// TooHigh says that a debit leaves no balance above the floor, however large it is:
+	// none lies between the bounds, either.
+	TooHigh bool
 }
 
 // Bounds returns the bounds for prepares that take so much in all, and of whose credits
@@ -47,16 +50,23 @@ type Bounds struct {
 // more, and is debited like any other: otherwise the money would never come out again.
 func (f Floor) Bounds(taken, paid, largest money.Amount) Bounds {
 	limit := money.MaxBalance(taken.Kind())
-	low, err := f.after(limit.Neg(), taken, paid)
-	high := limit
+	low, high := limit.Neg(), limit
+	nothing := Bounds{Low: limit, High: limit.Neg()}
 	if largest.Sign() == 0 {
 		high = money.MaxExact(taken.Kind())
 	}
-	if err == nil {
-		high, err = subtract(high, paid, largest)
+	high, err := subtract(high, paid, largest)
+	if err == nil && taken.Sign() != 0 {
+		low, err = f.Above(low)
 	}
 	if err != nil {
-		return Bounds{Low: limit, High: limit.Neg()}
+		return nothing
+	}
+	if taken.Sign() != 0 {
+		if low, err = subtract(low, paid, taken.Neg()); err != nil {
+			nothing.Known, nothing.TooHigh = true, true
+			return nothing
+		}
 	}
 	return Bounds{Low: low, High: high, Known: true}
 }
@@ -78,24 +88,14 @@ func (b Bounds) Judge(stored bson.RawValue, amount money.Amount) (kind, funds, w
 	if err != nil || !b.Known || balance.Kind() != amount.Kind() || balance.Places() > money.MaxPlaces {
 		return false, true, true
 	}
+	if b.TooHigh {
+		return true, false, true
+	}
 	aboveLow, belowHigh := balance.Cmp(b.Low) >= 0, balance.Cmp(b.High) <= 0
 	if amount.Sign() > 0 {
 		return true, true, aboveLow && belowHigh
 	}
 	return true, aboveLow, belowHigh
-}
-
-// after returns the least balance that leaves the floor standing, where anything is taken
-// at all.
-func (f Floor) after(least, taken, paid money.Amount) (money.Amount, error) {
-	if taken.Sign() == 0 {
-		return least, nil
-	}
-	low, err := f.Above(least)
-	if err != nil {
-		return least, err
-	}
-	return subtract(low, taken.Neg(), paid)
 }
 
 func subtract(from money.Amount, amounts ...money.Amount) (money.Amount, error) {

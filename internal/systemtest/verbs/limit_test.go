@@ -1,10 +1,12 @@
 package verbs
 
 import (
+	"math"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer"
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
@@ -129,4 +131,35 @@ func amount(t *testing.T, text string) (a transfer.Amount) {
 	t.Helper()
 	require.NoError(t, a.UnmarshalText([]byte(text)))
 	return a
+}
+
+// A floor may be higher than any balance can be: somebody has stored it so. Then there is
+// too little money for each debit, and credits come in.
+func TestFloorAboveAllBalances(t *testing.T) {
+	t.Parallel()
+	highest, err := bson.ParseDecimal128("9999999999999999999999999999999999")
+	require.NoError(t, err)
+	for name, row := range map[string]struct {
+		floor  any
+		amount string
+	}{
+		"units":    {int64(math.MaxInt64 - 5), "10"},
+		"decimals": {highest, "0.10"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := bank.New(t)
+			moved := amount(t, row.amount)
+			for _, id := range []string{"a", "b"} {
+				_, err := b.OpenAccount(t.Context(), transfer.Account{ID: id, Balance: moved})
+				require.NoError(t, err)
+			}
+			b.SetField("accounts", "a", "floor", row.floor)
+			_, err := b.Transfer(t.Context(), transfer.Request{ID: "out", From: "a", To: "b", Amount: moved})
+			require.ErrorIs(t, err, transfer.ErrInsufficientFunds)
+			_, err = b.Transfer(t.Context(), transfer.Request{ID: "in", From: "b", To: "a", Amount: moved})
+			require.NoError(t, err)
+			require.Empty(t, b.MustAudit().Findings)
+		})
+	}
 }
