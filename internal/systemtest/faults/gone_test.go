@@ -134,15 +134,7 @@ func TestGivenUpAfterItsClaim(t *testing.T) {
 		_, err := c.Cancel(ctx, "t", "")
 		return err
 	}
-	rows := []struct {
-		name      string
-		submitted bool
-		at        bank.Step // the struck command, after which the server can't be reached
-		what      bank.Fault
-		verb      func(ctx context.Context, c *transfer.Coordinator) error
-		told      transfer.Outcome
-		state     any // in the stored document
-	}{
+	rows := []goneRow{
 		{"a transfer, before its claim", false, bank.Fences, bank.Lost, pays, transfer.NothingStored, nil},
 		{"a transfer, stored", false, bank.Claim, bank.AnswerLost, pays, transfer.InDoubt, "Preparing"},
 		{"a hold, stored", false, bank.Claim, bank.AnswerLost, holds, transfer.InDoubt, "Preparing"},
@@ -150,6 +142,27 @@ func TestGivenUpAfterItsClaim(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
+	for try := 0; len(rows) > 0; try++ {
+		require.Less(t, try, 3, "the server stores nothing in time")
+		rows = notStored(ctx, t, rows)
+	}
+}
+
+// goneRow is a call of [TestGivenUpAfterItsClaim].
+type goneRow struct {
+	name      string
+	submitted bool
+	at        bank.Step // the struck command, after which the server can't be reached
+	what      bank.Fault
+	verb      func(ctx context.Context, c *transfer.Coordinator) error
+	told      transfer.Outcome
+	state     any // in the stored document
+}
+
+// notStored makes all calls at once. It returns those whose claim a busy server has given
+// up, which nobody could see, as the answer was lost.
+func notStored(ctx context.Context, t *testing.T, rows []goneRow) []goneRow {
+	t.Helper()
 	banks, wires := make([]*bank.Bank, len(rows)), make([]*bank.Wire, len(rows))
 	coordinators := make([]*transfer.Coordinator, len(rows))
 	for i, row := range rows {
@@ -165,20 +178,35 @@ func TestGivenUpAfterItsClaim(t *testing.T) {
 		w.SetIdle(false)
 		banks[i], wires[i], coordinators[i] = b, w, c
 	}
+	before := make([]any, len(rows))
+	for i := range rows {
+		before[i] = storedState(banks[i])
+	}
 	told := bank.Together(len(rows), func(i int) error { return rows[i].verb(ctx, coordinators[i]) })
 	require.NoError(t, ctx.Err())
+	var again []goneRow
 	for i, row := range rows {
 		b := banks[i]
 		require.True(t, wires[i].HasStruck(), row.name)
 		require.Error(t, told[i], row.name)
 		require.Equal(t, row.told, transfer.OutcomeOf(told[i]), "%s: %v", row.name, told[i])
-		var state any
-		for _, stored := range b.Raw("transfers") {
-			state = stored["state"]
+		state := storedState(b)
+		if state == before[i] && state != row.state {
+			again = append(again, row)
+			continue
 		}
 		require.Equal(t, row.state, state, row.name)
 		b.ExpireAll()
 		b.RecoverAll()
 		b.CheckBooks(bank.Balances(100, 0))
 	}
+	return again
+}
+
+// storedState returns the state of a bank's only transfer, nil if there is none.
+func storedState(b *bank.Bank) (state any) {
+	for _, stored := range b.Raw("transfers") {
+		state = stored["state"]
+	}
+	return state
 }
