@@ -54,7 +54,9 @@ func TestBaseline(t *testing.T) {
 	require.NoError(t, err)
 	var s settings
 	folder := t.TempDir()
-	require.NoError(t, s.parse([]string{"-quick", "-baseline", program, "-only", "uniform-16,hot-1024", "-rounds", "2", "-out", folder}))
+	// On a busy machine nothing ends in the few milliseconds of a quick round.
+	flags := []string{"-quick", "-for", "500ms", "-rounds", "2", "-baseline", program, "-only", "uniform-16,hot-1024", "-out", folder}
+	require.NoError(t, s.parse(flags))
 	var out bytes.Buffer
 	require.NoError(t, measureAll(t.Context(), &s, &out))
 	for _, text := range []string{"current/uniform/16", "baseline/uniform/16", "hot, 1024 callers: transfers/s against the baseline"} {
