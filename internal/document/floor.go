@@ -50,23 +50,26 @@ type Bounds struct {
 // more, and is debited like any other: otherwise the money would never come out again.
 func (f Floor) Bounds(taken, paid, largest money.Amount) Bounds {
 	limit := money.MaxBalance(taken.Kind())
-	low, high := limit.Neg(), limit
 	nothing := Bounds{Low: limit, High: limit.Neg()}
+	low, high := limit.Neg(), limit
 	if largest.Sign() == 0 {
 		high = money.MaxExact(taken.Kind())
 	}
 	high, err := subtract(high, paid, largest)
-	if err == nil && taken.Sign() != 0 {
-		low, err = f.Above(low)
-	}
 	if err != nil {
 		return nothing
 	}
-	if taken.Sign() != 0 {
-		if low, err = subtract(low, paid, taken.Neg()); err != nil {
-			nothing.Known, nothing.TooHigh = true, true
-			return nothing
-		}
+	if taken.Sign() == 0 {
+		return Bounds{Low: low, High: high, Known: true}
+	}
+	floor, err := f.Above(low)
+	if err != nil {
+		return nothing
+	}
+	if low, err = subtract(floor, paid, taken.Neg()); err != nil {
+		nothing.TooHigh = floor.Cmp(limit) > 0 // or it has too many places
+		nothing.Known = nothing.TooHigh
+		return nothing
 	}
 	return Bounds{Low: low, High: high, Known: true}
 }

@@ -200,6 +200,8 @@ func fundsRows() []filterRow {
 		{"no floor, decimal, past it", decimal("-999999999999999999999"), bson.MinKey{}, dec("-1"), poor},
 		{"floor below the limit, past the limit", least + 59, int64(math.MinInt64), money.Units(-60), poor},
 		{"floor of the largest number", int64(math.MaxInt64), int64(math.MaxInt64), money.Units(-60), poor},
+		{"decimal floor of the largest number", decimal("1"), decimal("9999999999999999999999999999999999"), dec("-1"), poor},
+		{"floor of too many places", decimal("2000000"), decimal("1E-30"), dec("-1000000"), odd},
 		{"more places than allowed", decimal("100.0000000000001"), nil, dec("-1"), odd},
 		{"more places than allowed, credit", decimal("100.0000000000001"), nil, dec("1"), odd},
 		{"much less than allowed", decimal("1E-30"), nil, dec("1"), odd},
